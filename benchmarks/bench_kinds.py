@@ -34,7 +34,7 @@ import numpy as np  # isort: skip (the thread counts come first)
 import hardmax as hm
 from hardmax.versions import installed_versions
 
-from kinds import Kind, kinds  # isort: skip
+from kinds import Kind, along, integer_maxout, kinds, lookup_program  # isort: skip
 
 SCHEMA = 1
 BATCH = 4096
@@ -100,6 +100,9 @@ def forward(network: hm.Network, points: np.ndarray) -> np.ndarray:
             z = (y if block.w_in is None else y @ block.w_in.floats.T) + block.b_in.floats
             z = np.maximum(z, 0) @ block.w_out.floats.T + block.b_out.floats
             y = y + z if block.skip else z
+        elif isinstance(block, hm.Maxout):
+            z = (np.tensordot(y, block.scores.floats, (1, 2)) + block.biases.floats).max(axis=2)
+            y = z if block.w_out is None else z @ block.w_out.floats.T + block.b_out.floats
         else:
             y = y @ block.w.floats.T + block.b.floats
     return y
@@ -108,7 +111,9 @@ def forward(network: hm.Network, points: np.ndarray) -> np.ndarray:
 def signs_at_least(network: hm.Network, cells_by_depth: tuple[int, ...]) -> int:
     """One per unit, and per key but one, for every cell that enters their layer."""
     numbers = [
-        block.heads * (block.scores.shape[1] - 1) if isinstance(block, hm.Attention) else block.width
+        block.biases.shape[0] * (block.biases.shape[1] - 1)
+        if isinstance(block, hm.Attention | hm.Maxout)
+        else block.width
         for block in network.blocks
         if not isinstance(block, hm.Affine)
     ]
@@ -268,12 +273,14 @@ def warm_up() -> None:
     """
     for _ in range(2):
         np.ones(2**22 - 2**12).sum()  # just below 32 MB, the largest limit
-    for d in (2, 3, 4):
+    for d in (1, 2, 3, 4):
         for network in (
             hm.Network.random(d, n_tokens=3, heads=2, depth=1, d_ff=3, rng=0),
             hm.Network.mlp([(np.ones((3, d)), [0, 0, 1]), (np.ones((1, 3)), [0])]),
         ):
             hm.count_cells(network, hm.Box.cube(d, -1, 1))
+    for heads in (integer_maxout(), lookup_program(3, 1)):  # signs that floats leave open on the line
+        hm.count_cells(along(heads, hm.Box.cube(2, -1, 1), 4), hm.Box([0], [1]))
 
 
 def table(lines: list[Line], limit: float) -> str:

@@ -27,10 +27,10 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,8 @@ import hardmax as hm
 from hardmax.regions import api
 from hardmax.regions.engine import tasks, workers
 
-EXECUTOR = workers._executor
+FAR_WORKERS = workers.far_workers
+MOST_TASKS = 5_000_000  # in a simulation; it takes about a gigabyte
 NETWORKS = {  # name: widths, half the side of the square, in cells about
     "small": ([2, 1500, 1], 4.0),  # 9e5
     "line-1e7": ([2, 5000, 1], 4.0),
@@ -57,6 +58,7 @@ class Measured:
     cells: list[int]
     parents: list[int]
     seconds: list[float]  # in the machine
+    weights: list[float]  # about how many cells the subtree has, as tasks say
     notes: list[dict[str, Any]]  # of every message: bytes sent and returned, seconds, tasks left
     elapsed: float  # of the whole count
     scheduler: float  # processor seconds per message
@@ -104,7 +106,8 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Tree:
-    """Tasks in the order of the list: seconds, and the tasks that each is cut into.
+    """Tasks in the order of the list: seconds, and the tasks that each is cut into. There are ``copies`` of
+    what is listed, one after the other.
 
     The cost of a message was measured for ``usual`` tasks; each more takes ``bytes``.
     """
@@ -112,23 +115,34 @@ class Tree:
     seconds: np.ndarray
     children: list[list[int]]
     roots: list[int]
+    weights: list[float] | None = None
+    copies: int = 1
     bytes: float = 0.0
     usual: float = 1.0
 
     @classmethod
     def of(cls, measured: Measured, copies: int = 1) -> Tree:
         """Copies of a measured tree, one after the other in the list."""
-        n = len(measured.cells)
-        children: list[list[int]] = [[] for _ in range(n * copies)]
+        children: list[list[int]] = [[] for _ in measured.cells]
         roots = []
-        for copy in range(copies):
-            for i, parent in enumerate(measured.parents):
-                (roots if parent < 0 else children[copy * n + parent]).append(copy * n + i)
+        for i, parent in enumerate(measured.parents):
+            (roots if parent < 0 else children[parent]).append(i)
         notes = measured.notes
         inside, whole = (sum(note[what] for note in notes) for what in ("inside", "seconds"))
         sent, n_sent = (sum(note[what] for note in notes) for what in ("sent", "tasks"))
-        seconds = np.tile(np.array(measured.seconds) * max(whole / inside, 1.0), copies)
-        return cls(seconds, children, roots, sent / n_sent, n_sent / len(notes))
+        seconds = np.array(measured.seconds) * max(whole / inside, 1.0)
+        usual = n_sent / len(notes)
+        return cls(seconds, children, roots, measured.weights, copies, sent / n_sent, usual)
+
+    @property
+    def work(self) -> float:
+        """Seconds of all tasks."""
+        return float(self.copies * self.seconds.sum())
+
+    def pieces(self, task: int) -> list[int]:
+        """The tasks into which one is cut."""
+        copy, place = divmod(task, len(self.children))
+        return [copy * len(self.children) + child for child in self.children[place]]
 
 
 @dataclass
@@ -156,8 +170,10 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
     (3.0, 0.8333333333333334)
     """
     random = np.random.default_rng(rng)
-    left = tree.seconds.tolist()
-    waiting = list(tree.roots)
+    n, left = len(tree.seconds), tree.seconds.tolist() * tree.copies
+    weights = tree.weights or [1.0] * n
+    waiting = [copy * n + root for copy in range(tree.copies) for root in tree.roots]
+    weight_waiting = sum(weights[task % n] for task in waiting)
     heapq.heapify(waiting)
     events: list[tuple[float, int, str, Any]] = []
     queue: deque[tuple[list[int], float]] = deque()
@@ -185,10 +201,13 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
         return scheduler_free
 
     def hand_out() -> None:
-        nonlocal under_way, messages
+        nonlocal under_way, messages, weight_waiting
         while waiting and under_way < cluster.ahead * cluster.workers:
-            size = max(1, min(cluster.bundle, len(waiting) // (2 * cluster.workers)))
-            chosen = [heapq.heappop(waiting) for _ in range(min(size, len(waiting)))]
+            enough, weight, chosen = workers.enough_weight(weight_waiting, cluster.workers), 0.0, []
+            while waiting and len(chosen) < cluster.bundle and not weight >= enough:
+                chosen.append(heapq.heappop(waiting))
+                weight += weights[chosen[-1] % n]
+            weight_waiting -= weight
             under_way += 1
             messages += 1
             later(by_client(len(chosen)), "to scheduler", (chosen, cluster.seconds(under_way)))
@@ -201,7 +220,8 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
             fresh = max(fresh - 1, 0)
             chosen, seconds = queue.popleft()
             spent, done, rest = 0.0, [], chosen[::-1]
-            while rest and (spent < seconds or not done):
+            begin = seconds - workers.last_task(seconds)
+            while rest and (spent < begin or not done):
                 task = rest.pop()
                 took = min(left[task], max(seconds - spent, 0.0))
                 done.append((task, took))
@@ -210,7 +230,7 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
                     rest.append(task)
                     break
                 if not cluster.alone:
-                    rest += tree.children[task][::-1]
+                    rest += tree.pieces(task)[::-1]
             death = random.exponential(1.0 / cluster.deaths) if cluster.deaths else np.inf
             if death < spent:
                 later(now + death, "dead", ((chosen, seconds), death))
@@ -244,15 +264,16 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
             for task, took in done:
                 left[task] -= took
                 if cluster.alone and left[task] <= 0.0:
-                    rest += tree.children[task]
+                    rest += tree.pieces(task)
             for task in rest:
                 heapq.heappush(waiting, task)
+                weight_waiting += weights[task % n]
             most_waiting = max(most_waiting, len(waiting))
             hand_out()
         start()
     total = cluster.workers * now
     return Run(
-        cluster.workers, now, float(tree.seconds.sum()) / total if total else 1.0, messages,
+        cluster.workers, now, tree.work / total if total else 1.0, messages,
         scheduler_used / now if now else 0.0, client_used / now if now else 0.0, repeated, most_waiting,
     )  # fmt: skip
 
@@ -262,44 +283,49 @@ def simulate(tree: Tree, cluster: Cluster, rng: int = 0) -> Run:
 
 
 class Recorded(tasks.Schedule):
-    """A schedule that notes every task that is joined: generation, cells, seconds."""
+    """A schedule that notes every task that is joined: generation, cells, seconds, weight."""
 
-    joined_tasks: ClassVar[list[tuple[int, int, float]]] = []
+    joined_tasks: ClassVar[list[tuple[int, int, float, float]]] = []
 
     def _join(self) -> None:
         before = list(self.tasks)
         super()._join()
         for task in before[: len(before) - len(self.tasks)]:
-            self.joined_tasks.append((task.generation, task.tally.n_cells, task.seconds))
+            self.joined_tasks.append((task.generation, task.tally.n_cells, task.seconds, task.weight))
 
 
 class Counted:
-    """An executor that notes the bytes of every message and its answer, and how long the worker had it."""
+    """Workers of which the bytes of every message and its answer are noted, and how long they had it."""
 
-    def __init__(self, executor: Any, notes: list[dict[str, Any]]) -> None:
-        self._executor, self._notes = executor, notes
+    def __init__(self, far: Any, notes: list[dict[str, Any]]) -> None:
+        self._far, self._notes = far, notes
+        self._note: dict[Any, dict[str, Any]] = {}
+        self.lost = far.lost
 
-    def submit(self, function: Any, message: workers.Message, question: Any) -> Future[Any]:
-        sent = len(pickle.dumps(message, protocol=5))
-        note = {"sent": sent, "tasks": len(message.tasks)}
-        self._notes.append(note)
-        inner, outer = self._executor.submit(timed, message, question), Future()
+    def send(self, messages: list[workers.Message]) -> list[Any]:
+        futures = self._far.send(messages, timed)
+        for message, future in zip(messages, futures, strict=True):
+            note = {"sent": len(pickle.dumps(message, protocol=5)), "tasks": len(message.tasks)}
+            self._notes.append(note)
+            self._note[future] = note
+        return futures
 
-        def done(inner: Future[Any]) -> None:
-            try:
-                answer, seconds, note["start"] = inner.result()
-            except BaseException as error:
-                outer.set_exception(error)
-                return
-            found = [task for tasks in answer.tasks or [] for task in tasks]
-            note["returned"] = len(pickle.dumps(answer, protocol=5))
-            note["seconds"], note["inside"] = seconds, sum(task.seconds for task in found)
-            note["left"] = sum(task.state is not None for task in found)
-            note["cut"] = len(found)
-            outer.set_result(answer)
+    def results(self, futures: list[Any]) -> list[Any]:
+        return [
+            self._noted(self._note.pop(future), result)
+            for future, result in zip(futures, self._far.results(futures), strict=True)
+        ]
 
-        inner.add_done_callback(done)
-        return outer
+    def _noted(self, note: dict[str, Any], result: Any) -> Any:
+        if isinstance(result, BaseException):
+            return result
+        answer, seconds, note["start"] = result
+        found = [task for tasks in answer.tasks or [] for task in tasks]
+        note["returned"] = len(pickle.dumps(answer, protocol=5))
+        note["seconds"], note["inside"] = seconds, sum(task.seconds for task in found)
+        note["left"] = sum(task.state is not None for task in found)
+        note["cut"] = len(found)
+        return answer
 
 
 def timed(message: workers.Message, question: Any) -> tuple[workers.Answer, float, float]:
@@ -312,7 +338,7 @@ def timed(message: workers.Message, question: Any) -> tuple[workers.Answer, floa
     return answer, time.thread_time() - ready, ready - begin
 
 
-def nothing(data: Any) -> Any:
+def nothing(data: Any, question: Any) -> Any:
     """A task without work: what is left is the cost of a message."""
     return data
 
@@ -346,21 +372,35 @@ def local_cluster(n_workers: int) -> Iterator[tuple[Any, int]]:
                 process.wait()
 
 
-def message_cost(client: Any, scheduler: int, size: int, n: int = 400) -> tuple[float, float]:
-    """Processor seconds of the scheduler and of the client per message of this size."""
+def message_cost(client: Any, scheduler: int, size: int, n: int = 1000) -> tuple[float, float]:
+    """Processor seconds of the scheduler and of the client per message of this size, on the way that
+    :mod:`hardmax.regions.engine.workers` goes, with as many under way as a bundle holds."""
     import psutil
 
     def used() -> tuple[float, float]:
         return tuple(sum(psutil.Process(pid).cpu_times()[:2]) for pid in (scheduler, os.getpid()))
 
-    executor, data = client.get_executor(pure=False), np.zeros(max(size // 8, 1))
-    list(executor.map(nothing, [data] * 20))
-    before, waiting = used(), deque(executor.submit(nothing, data) for _ in range(8))
-    for _ in range(n - 8):
-        waiting.popleft().result()
-        waiting.append(executor.submit(nothing, data))
-    for future in waiting:
-        future.result()
+    far, answers = workers.DaskWorkers(client, {}), SimpleQueue()
+
+    def send(count: int) -> None:
+        for future in far.send([np.zeros(max(size // 8, 1)) for _ in range(count)], nothing):
+            future.add_done_callback(answers.put)
+
+    def exchange(messages: int) -> None:
+        send(min(messages, workers.LETTER))
+        handed, back = min(messages, workers.LETTER), 0
+        while back < messages:
+            done = workers._waiting(answers, workers.LETTER)
+            far.results(done)
+            back += len(done)
+            count = min(len(done), messages - handed)
+            handed += count
+            if count:
+                send(count)
+
+    exchange(50)
+    before = used()
+    exchange(n)
     after = used()
     return (after[0] - before[0]) / n, (after[1] - before[1]) / n
 
@@ -374,11 +414,7 @@ def measure(name: str) -> Measured:
     hm.count_cells(network, domain, max_cells=1000)  # compiles
     notes: list[dict[str, Any]] = []
 
-    def counted(*arguments: Any) -> tuple[Any, Any]:
-        inner, question = EXECUTOR(*arguments)
-        return Counted(inner, notes), question
-
-    workers._executor = counted
+    workers.far_workers = lambda *arguments: Counted(FAR_WORKERS(*arguments), notes)
     api.Schedule = Recorded  # type: ignore[misc]
     Recorded.joined_tasks.clear()
     with local_cluster(2) as (client, scheduler):
@@ -394,12 +430,12 @@ def measure(name: str) -> Measured:
         mean = int(np.mean([note["sent"] + note["returned"] for note in notes]) / 2)
         costs = message_cost(client, scheduler, mean)
     print(f"{count!r} in {elapsed:.1f} s, load {os.getloadavg()[0]:.1f}")
-    generations, cells, seconds = zip(*Recorded.joined_tasks, strict=True)
+    generations, cells, seconds, weights = zip(*Recorded.joined_tasks, strict=True)
     parents, latest = [], {-1: -1}
     for i, generation in enumerate(generations):
         parents.append(latest[generation - 1])
         latest[generation] = i
-    return Measured(name, list(cells), parents, list(seconds), notes, elapsed, *costs)
+    return Measured(name, list(cells), parents, list(seconds), list(weights), notes, elapsed, *costs)
 
 
 def describe(measured: Measured) -> None:
@@ -432,9 +468,7 @@ def describe(measured: Measured) -> None:
 def table(measured: Measured, copies: int, sizes: list[int], **options: Any) -> None:
     """Print what clusters of these sizes would do."""
     tree, cells = Tree.of(measured, copies), measured.n_cells * copies
-    print(
-        f"{measured.name} x {copies}: {cells:.3g} cells, {tree.seconds.sum():,.0f} s of work, {options or ''}"
-    )
+    print(f"{measured.name} x {copies}: {cells:.3g} cells, {tree.work:,.0f} s of work, {options or ''}")
     print("  workers  makespan s   busy  messages  scheduler  client  repeated s  waiting tasks")
     for n in sizes:
         run = simulate(tree, cluster_of(measured, n, **options))
@@ -452,13 +486,24 @@ def cluster_of(measured: Measured, n: int, **options: Any) -> Cluster:
 
 
 def smallest(measured: Measured, n: int, busy: float = 0.85) -> int | None:
-    """Copies of the tree from which so many workers are busy for this share of the time."""
-    copies = 1
-    while copies * len(measured.cells) < 3_000_000:
-        if simulate(Tree.of(measured, copies), cluster_of(measured, n)).busy >= busy:
-            return copies
-        copies = -(-5 * copies // 4)
-    return None
+    """Copies of the tree from which so many workers are busy for this share of the time, within a tenth;
+    ``None``: more tasks than are simulated."""
+
+    def enough(copies: int) -> bool:
+        return simulate(Tree.of(measured, copies), cluster_of(measured, n)).busy >= busy
+
+    low = max(1, int(4 * n / Tree.of(measured).work))  # four seconds of work for each are mostly too little
+    while low > 1 and enough(low):
+        low //= 2
+    high = 2 * low
+    while not enough(high):
+        low, high = high, 2 * high
+        if high * len(measured.cells) > MOST_TASKS:
+            return None
+    while high > 1.1 * low + 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def main() -> None:
@@ -485,13 +530,15 @@ def main() -> None:
             table(measured, copies, sizes)
             table(measured, copies, [1000], deaths=1 / 3600)
             table(measured, copies, [1000], alone=True, bundle=8, message=1.0)
+        print("  workers are 85 % busy from cells   processor hours   seconds per worker")
         for n in sizes:
             copies = smallest(measured, n)
-            work = Tree.of(measured).seconds.sum()
-            found = "later than was simulated"
-            if copies is not None:
-                found = f"from {copies * measured.n_cells:.2g} cells on, {copies * work / n:.1f} s per worker"
-            print(f"  {n:,} workers are 85 % busy {found}")
+            if copies is None:
+                print(f"  {n:7,} more than {MOST_TASKS * measured.n_cells / len(measured.cells) / 2:10.2g}")
+                continue
+            work = Tree.of(measured, copies).work
+            found = f"{copies * measured.n_cells:20.2g} {work / 3600:17.2g} {work / n:20.1f}"
+            print(f"  {n:7,} {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, pairwise
 from typing import Any
@@ -46,6 +46,8 @@ class Kind:
         The greatest ratio, per cell, to a random network of the same shape and to a forward pass.
     units : Units, optional
         What the inputs are measured in. Random networks get their inputs in units of one.
+    legs : int
+        Unless 0, the network is asked along a polyline with so many legs through the domain.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Kind:
     most_random: float | None = None
     most_forward: float | None = None
     units: Units | None = None
+    legs: int = 0
 
     def question(self, network: hm.Network) -> tuple[hm.Network, hm.Box]:
         """The network on its slice, and the domain."""
@@ -65,12 +68,27 @@ class Kind:
             side = self.units.one[:d] * domain.high.floats
             domain = hm.Box(centre[:d] - side, centre[:d] + side)
             plane = np.concatenate([np.zeros(d), centre[d:]]), plane[1]
-        return network if plane is None else network.restrict(*plane), domain
+        return self._along(network if plane is None else network.restrict(*plane), domain)
 
     def random_question(self, network: hm.Network, seed: int) -> tuple[hm.Network, hm.Box]:
         """A random network of the same shape on the same slice and domain."""
         network = random_like(network, seed)
-        return network if self.plane is None else network.restrict(*self.plane), self.domain
+        return self._along(network if self.plane is None else network.restrict(*self.plane), self.domain)
+
+    def _along(self, network: hm.Network, domain: hm.Box) -> tuple[hm.Network, hm.Box]:
+        return (along(network, domain, self.legs), hm.Box([0], [1])) if self.legs else (network, domain)
+
+
+def along(network: hm.Network, domain: hm.Box, legs: int) -> hm.Network:
+    """A network on [0, 1]: along a polyline through the domain, by a ReLU layer whose numbers are exact."""
+    low, high = domain.low.floats, domain.high.floats
+    corners = np.random.default_rng(0).integers(0, 65, (legs + 1, domain.d)) / 64
+    slopes = legs * np.diff(low + (high - low) * corners, axis=0)
+    turns = np.diff(slopes, axis=0, prepend=0.0)
+    start = low + (high - low) * corners[0]
+    return hm.Network(
+        [hm.FeedForward(np.ones((legs, 1)), -np.arange(legs) / legs, turns.T, start), *network.blocks]
+    )
 
 
 def random_like(network: hm.Network, seed: int = 0) -> hm.Network:
@@ -89,6 +107,10 @@ def random_like(network: hm.Network, seed: int = 0) -> hm.Network:
             outputs = rng.standard_normal(block.outputs.shape) / np.sqrt(block.heads)
             scores = rng.standard_normal(block.scores.shape)
             blocks.append(hm.Attention(scores, biases(block.biases), outputs, skip=block.skip))
+        elif isinstance(block, hm.Maxout):
+            linear = None if block.w_out is None else weights(block.w_out)
+            offsets = None if block.b_out is None else biases(block.b_out)
+            blocks.append(hm.Maxout(weights(block.scores), biases(block.biases), linear, offsets))
         elif isinstance(block, hm.FeedForward):
             # as Network.random_mlp: units that read the layer before have their bias there
             w_in = None if block.w_in is None else weights(block.w_in)
@@ -340,6 +362,30 @@ def sorting_network(n: int) -> hm.Network:
     return hm.Network([read, *(comparators(n, stage) for stage in sorting_stages(n))])
 
 
+def integer_layers(widths: Sequence[int], most: int = 2) -> Layers:
+    """Weights and biases are integers up to ``most``."""
+    rng = np.random.default_rng(0)
+    return [
+        (rng.integers(-most, most + 1, (n, m)).astype(float), rng.integers(-most, most + 1, n).astype(float))
+        for m, n in pairwise(widths)
+    ]
+
+
+def integer_maxout() -> hm.Network:
+    """Three layers of maxima of four integer functions."""
+    rng = np.random.default_rng(0)
+
+    def integers(*shape: int) -> Array:
+        return rng.integers(-2, 3, shape).astype(float)
+
+    return hm.Network(
+        [
+            hm.Maxout(integers(16, 4, inputs), 4 * integers(16, 4), integers(8, 16), integers(8))
+            for inputs in (2, 8, 8)
+        ]
+    )
+
+
 def lookup_program(side: int, depth: int) -> hm.Network:
     """Heads that subtract the nearest point of an integer grid, and ReLU layers with integer weights."""
     grid = np.stack(np.meshgrid(*[np.arange(side) - side // 2] * 2), axis=-1).reshape(1, -1, 2).astype(float)
@@ -488,13 +534,29 @@ def integer_transformer(
     return hm.Network(blocks)
 
 
+def lines(kinds: Sequence[Kind]) -> Iterator[Kind]:
+    """The same networks on the line, and some more: signs are decided there by another engine."""
+    names = ("random [2,64,64,64,1]", "trained", "pruned, 80 %", "int8", "int4", "ternary",
+             "l1 penalty, int4", "lattice of 8", "lattice of 16", "lattice of 32", "sawtooth, depth 3",
+             "compiled: sort 8", "compiled: lookup", "deep and narrow, random",
+             "deep and narrow, trained")  # fmt: skip
+    box = hm.Box.cube(2, -4, 4)
+    more = [
+        Kind("integers, -2 to 2", mlp(integer_layers, [2, 64, 64, 64, 1]), box, most_random=10),
+        Kind("maxout, integers", integer_maxout, box, most_random=10),
+    ]
+    for kind in (*(kind for kind in kinds if kind.name in names), *more):
+        most_random = None if kind.name.startswith("random") else 10
+        yield replace(kind, name=f"line: {kind.name}", legs=16, most_random=most_random, most_forward=None)
+
+
 def kinds() -> list[Kind]:
     box, unit = hm.Box.cube(2, -4, 4), hm.Box.cube(2, 0, 1)
     wide, cube = hm.Box.cube(2, -8, 8), hm.Box.cube(3, -4, 4)
     diagonal = np.zeros(4), np.array([[1.0, 0, 0, 1], [0, 1, 1, 0]])
     images = digit_images()[0][:3]
     binary, analog = binary_code(2, 1, 0.125), analog_code(4, 2, 1 / 32)
-    return [
+    listed = [
         Kind("random [2,64,64,64,1]", random(2, 64, 64, 64, 1), box, most_forward=0.9),
         Kind("random [2,128,128,128,1]", random(2, 128, 128, 128, 1), box, most_forward=0.6),
         Kind("random [2,256,256,256,1]", random(2, 256, 256, 256, 1), box, most_forward=0.35),
@@ -537,3 +599,4 @@ def kinds() -> list[Kind]:
         Kind("deep and narrow, trained", mlp(moons, [2, *[16] * 16, 1], steps=3000), MOONS_BOX),
         *controllers(),
     ]
+    return [*listed, *lines(listed)]

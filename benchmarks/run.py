@@ -10,6 +10,7 @@ import bench_flow  # isort: skip (timing sets the thread counts first)
 import bench_training  # isort: skip
 import bench_minkowski  # isort: skip
 import bench_models  # isort: skip
+import bench_order_k  # isort: skip
 import bench_power  # isort: skip
 import bench_regions  # isort: skip
 import bench_segment  # isort: skip
@@ -22,6 +23,7 @@ def main() -> int:
         *bench_training.run(),
         *bench_minkowski.run(),
         *bench_models.run(),
+        *bench_order_k.run(),
         *bench_power.run(),
         *bench_regions.run(),
         *bench_segment.run(),

@@ -36,6 +36,8 @@ from hardmax.networks.blocks import Affine as Affine
 from hardmax.networks.blocks import FeedForward as FeedForward
 from hardmax.networks.blocks import Maxout as Maxout
 from hardmax.networks.network import Network as Network
+from hardmax.networks.self_attention import SelfAttention as SelfAttention
+from hardmax.networks.transformer import Transformer as Transformer
 from hardmax.papers.ledger import check_claims as check_claims
 from hardmax.papers.recipes import reproduce as reproduce
 from hardmax.regions.api import count_cells as count_cells
@@ -45,6 +47,7 @@ from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
 from hardmax.regions.segment.trace import trace_segment as trace_segment
 from hardmax.results import load as load
 from hardmax.targets.target import Target as Target
+from hardmax.temperature.certified import certified_temperature as certified_temperature
 from hardmax.temperature.margin_bounds import stability_bounds as stability_bounds
 from hardmax.temperature.observed_scores import check_stability as check_stability
 from hardmax.tropical.polynomials import TropicalPolynomial as TropicalPolynomial

@@ -358,28 +358,36 @@ def test_a_machine_goes_on_from_the_state_after_any_step(number):
 
 
 class Flaky:
-    """An executor whose workers die after a few messages."""
+    """Processes that die after a few messages."""
 
     calls = 0
     lasts = 3
 
-    def __init__(self):
+    def __init__(self, question):
         Flaky.calls += 1
-        self.call, self.messages = Flaky.calls, 0
+        self.question, self.call, self.messages = question, Flaky.calls, 0
 
-    def submit(self, function, *arguments):
+    def send(self, messages):
+        return [self.submitted(message) for message in messages]
+
+    def submitted(self, message):
         future, self.messages = Future(), self.messages + 1
         if self.messages > self.lasts and self.call <= 4:
             future.set_exception(ConnectionError("a worker is gone"))
         else:
-            future.set_result(function(*arguments))
+            future.set_result(running.work(message, self.question))
         return future
+
+    results = running.Processes.results
+
+    def lost(self):
+        pass
 
 
 @pytest.fixture
 def flaky(monkeypatch):
     Flaky.calls = 0
-    monkeypatch.setattr(running, "_executor", lambda backend, jobs, question: (Flaky(), question))
+    monkeypatch.setattr(running, "far_workers", lambda backend, jobs, question: Flaky(question))
     monkeypatch.setattr(running, "_jobs", lambda n_jobs: (2, "cluster"))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import hardmax as hm
 from hardmax.networks.layers import layers_of
 from hardmax.regions.result import RegionSet
+from hardmax.regions.space.sizes import VOLUME_ERROR
 
 from .judging_regions import _float, map_problems, signatures_of
 from .made_cells import region_set
@@ -19,7 +20,6 @@ from .rational_regions import integers, reduced
 from .rational_space import Cell, RationalSpace, enumerate_space
 
 CLOSE = 1e-9  # how far a float that is only shown may be off, relatively
-VOLUME = 1e-7  # the same for a volume
 
 Problem = str
 
@@ -132,7 +132,7 @@ def _size_problems(found: RegionSet, i: int, cell: Cell) -> list[Problem]:
     else:
         size = float("inf") if cell.volume is None else _float(cell.volume)
     representable = not 1e300 < size < float("inf") and not 0 < size < 1e-300
-    if representable and volume != size and not abs(volume - size) <= VOLUME * size:
+    if representable and volume != size and not abs(volume - size) <= VOLUME_ERROR * size:
         problems.append(f"volume {volume}, not {size}")
     vertices = found.cell_vertices(i)
     if not cell.cone.lines and len(vertices) != len(cell.vertices):

@@ -22,7 +22,7 @@ def loss(shape, arrays: dict[str, np.ndarray], X: np.ndarray, Y: np.ndarray) -> 
 
 
 def _one(shape, arrays: dict[str, np.ndarray], sequence: np.ndarray) -> np.ndarray:
-    act = np.tanh if shape.activation == "tanh" else gelu
+    act = {"tanh": np.tanh, "gelu": gelu, "relu": lambda x: np.maximum(x, 0)}[shape.activation]
 
     def linear(name: str, x: np.ndarray) -> np.ndarray:
         return arrays[f"{name}.weight"] @ x + arrays[f"{name}.bias"]

@@ -406,6 +406,52 @@ def _through_feed_forward(cells: list[Cell], block) -> list[Cell]:
     return children
 
 
+def _through_experts(cells: list[Cell], block) -> list[Cell]:
+    """Every cell, cut by all sets of k experts, then by the units of those that run.
+
+    Where the scores of two experts are the same function, the one with the lower index is better.
+    """
+    router = integers(exact(block.router)), integers(exact(block.router_bias))
+    n, k = block.n_experts, block.k
+    children = []
+    for cell in cells:
+        scores = cell.map.then(*router).rows
+        half_planes = {}
+        for runs in combinations(range(n), k):
+            rivals = [(e, f) for e in runs for f in range(n) if f not in runs]
+            if all(scores[e] != scores[f] or e < f for e, f in rivals):
+                half_planes[runs] = [
+                    _minus(scores[e], scores[f]) for e, f in rivals if scores[e] != scores[f]
+                ]
+        for runs, polygons in _split(cell.polygons, half_planes).items():
+            wall = (*cell.path, ("wall", tuple(int(e not in runs) for e in range(n))))
+            parts = [(replace(cell, bits=(), path=wall, polygons=polygons), (), [])]
+            for e, expert in enumerate(block.experts):
+                if e not in runs:
+                    off = (0,) * expert.width
+                    parts = [(part, (*bits, *off), maps) for part, bits, maps in parts]
+                    continue
+                found = []
+                for part, bits, maps in parts:
+                    for child in _through_feed_forward([replace(part, bits=(), map=cell.map)], expert):
+                        found.append((child, (*bits, *child.bits), [*maps, child.map]))
+                parts = found
+            for part, bits, maps in parts:
+                total = maps[0]
+                for one in maps[1:]:
+                    total = total + one
+                total = Map.of(total.rows, total.denominator * k)
+                chosen = tuple(int(e in runs) for e in range(n))
+                children.append(
+                    replace(
+                        part,
+                        bits=(*cell.bits, *chosen, *bits),
+                        map=cell.map + total if block.skip else total,
+                    )
+                )
+    return children
+
+
 def _through_affine(cells: list[Cell], block) -> list[Cell]:
     w, b = integers(exact(block.w)), integers(exact(block.b))
     return [replace(cell, map=cell.map.then(w, b)) for cell in cells]
@@ -415,6 +461,7 @@ THROUGH = {
     "Attention": _through_attention,
     "FeedForward": _through_feed_forward,
     "Maxout": _through_maxout,
+    "MixtureOfExperts": _through_experts,
     "Affine": _through_affine,
 }
 
@@ -605,6 +652,17 @@ def exact_forward(network, point) -> tuple[tuple[int, ...], tuple[int, ...], lis
             output = np.array(maxima, dtype=object)
             output = output if block.w_out is None else exact(block.w_out) @ output
             hidden = (hidden if block.skip else 0) + output + exact(block.b_out)
+        elif kind == "MixtureOfExperts":
+            s = (exact(block.router) @ hidden + exact(block.router_bias)).tolist()
+            runs = sorted(range(len(s)), key=lambda e: (-s[e], e))[: block.k]
+            bits += [int(e in runs) for e in range(len(s))]
+            total = np.array([Fraction(0)] * block.d_out, dtype=object)
+            for e, expert in enumerate(block.experts):
+                z = (hidden if expert.w_in is None else exact(expert.w_in) @ hidden) + exact(expert.b_in)
+                bits += [int(e in runs and v > 0) for v in z]
+                if e in runs:
+                    total = total + exact(expert.w_out) @ np.maximum(z, 0) + exact(expert.b_out)
+            hidden = (hidden if block.skip else 0) + total / block.k
         else:
             hidden = exact(block.w) @ hidden + exact(block.b)
     return tuple(routings), tuple(bits), list(hidden)

@@ -288,14 +288,17 @@ def _place(rng: np.random.Generator, d: int, turn: int) -> tuple[str, object]:
     return name, PLACES[name](rng) if d == 2 else SPACE_PLACES[name](rng, d)
 
 
-def structured_instance(number: int, *, move: bool = True, kind: str | None = None) -> Instance:
+def structured_instance(
+    number: int, *, move: bool = True, kind: str | None = None, dimension: int | None = None
+) -> Instance:
     """Instance ``number``: kind, unless it is given, and kind of domain take turns, the rest is drawn;
-    ``move`` False leaves every number where it is."""
+    ``move`` False leaves every number where it is, ``dimension`` is drawn unless it is given."""
     rng = np.random.default_rng([20240, 16, number])
     kinds = list(STRUCTURED_KINDS)
     turn = number // len(kinds) if kind is None else number
     kind = kind or kinds[number % len(kinds)]
     d = int(rng.choice([1, 2, 3, 4], p=[0.25, 0.45, 0.22, 0.08]))
+    d = d if dimension is None else dimension
     network = Network(STRUCTURED_KINDS[kind](Structured(rng, d)))
     if number % MOVED_EVERY == MOVED_EVERY - 1:
         other, kind = moved(network, rng), f"{kind}, moved"

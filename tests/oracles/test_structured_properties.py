@@ -50,3 +50,20 @@ def test_moving_one_number_a_little_changes_cells():
             signatures = [enumerate_space(each.network, each.domain).signatures for each in (case, plain)]
             different += signatures[0] != signatures[1]
     assert different >= 25
+
+
+@pytest.mark.parametrize("kind", STRUCTURED_KINDS)
+def test_cells_on_the_line_are_those_of_the_rational_enumerator(kind):
+    first = 10_000 + list(STRUCTURED_KINDS).index(kind)
+    for number in range(first, first + EACH * len(STRUCTURED_KINDS), len(STRUCTURED_KINDS)):
+        case = structured_instance(number, dimension=1)
+        judgement = judge_structured(case, ("certified", "exact") if number % 4 == 0 else ("certified",))
+        assert not judgement.problems, f"{judgement.problems}\n{case!r}"
+
+
+def test_rationals_are_hardly_asked_on_the_line():
+    """Only where keys win together on a whole cell, and at the ends of the range of floats."""
+    cases = [structured_instance(number, dimension=1) for number in range(10_000, 10_300)]
+    counts = [hm.count_cells(case.network, case.domain) for case in cases]
+    assert sum(count.n_zero for count in counts) > 1000
+    assert sum(count.n_rational > 0 for count in counts) <= 3

@@ -2,7 +2,6 @@
 
     python tests/scripts/segment_sweep.py --count 5000 --start 0
     python tests/scripts/segment_sweep.py --count 5000 --scaled   weights to the ends of the range of floats
-    python tests/scripts/segment_sweep.py --count 5000 --pairs    double-double forced upon small networks
 
 Prints one line for every network that differs, and what it takes to see it again.
 """
@@ -22,22 +21,17 @@ from oracles.random_networks import described
 from oracles.rational_space import enumerate_space
 from test_segment import finished, judge, machine_of, signatures_of
 
-from hardmax.regions.segment.undecided import PairMaps
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--scaled", action="store_true")
-    parser.add_argument("--pairs", action="store_true")
     options = parser.parse_args()
     begin, wrong, cells = time.monotonic(), 0, 0
     for number in range(options.start, options.start + options.count):
         network, domain = on_a_line(number, scaled=options.scaled)
         machine = machine_of(network, domain)
-        if options.pairs:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
         try:
             finished(machine)
             cells += machine.n_cells

@@ -3,6 +3,7 @@
     python tests/scripts/structured_sweep.py              # 100,000 networks, about half an hour on two cores
     python tests/scripts/structured_sweep.py 2000 --start 7 --jobs 1
     python tests/scripts/structured_sweep.py 10000 --kind "ties behind ties"
+    python tests/scripts/structured_sweep.py 20000 --dimension 1      # all of them on the line
 
 Small integers, ternary weights, lattices, duplicated and negated units, sums that cancel, coinciding
 hyperplanes, tied keys and ties behind ties, maxout, sawtooth, in one to four dimensions
@@ -33,10 +34,12 @@ def program(case: Instance) -> str:
 def main() -> int:
     parser = sweep_parser(__doc__, count=100_000, out="out/structured_sweep")
     parser.add_argument("--kind", choices=list(STRUCTURED_KINDS), help="networks of this kind only")
+    parser.add_argument("--dimension", type=int, choices=(1, 2, 3, 4), help="of all networks; else drawn")
     options = parser.parse_args()
-    case_of = partial(structured_instance, kind=options.kind)
+    case_of = partial(structured_instance, kind=options.kind, dimension=options.dimension)
     sweep = Sweep(case_of, judge_structured, program, part=250, patience=120)
-    return run_sweep(sweep, options, f"{options.kind or 'all kinds'} from")
+    where = "" if options.dimension is None else f" in dimension {options.dimension}"
+    return run_sweep(sweep, options, f"{options.kind or 'all kinds'}{where} from")
 
 
 if __name__ == "__main__":

@@ -8,4 +8,6 @@ from hardmax.bounds.heads import growth_exponent as growth_exponent
 from hardmax.bounds.heads import head_budget as head_budget
 from hardmax.bounds.heads import pair_arrangement as pair_arrangement
 from hardmax.bounds.heads import vertex_maximum as vertex_maximum
+from hardmax.bounds.order_k import order_k_bounds as order_k_bounds
+from hardmax.bounds.order_k import order_k_upper as order_k_upper
 from hardmax.bounds.transformers import region_bounds as region_bounds

@@ -49,6 +49,8 @@ _NUMBERS = WholeNumbers()
 @click.option("--d-head", type=int, metavar="N", help="Width of the heads; 1 allows only two winners each.")
 @click.option("--ranks", type=_NUMBERS, metavar="R,...", help="Rank of the keys, one or one per head.")
 @click.option("--key-span", type=int, metavar="D", help="Dimension that the keys of all heads span.")
+@click.option("--k", type=int, metavar="K", help="One head whose K best keys win together: its cells.")
+@click.option("--voronoi", is_flag=True, help="With --k: the keys are sites without weights.")
 @click.option("--mlp", type=_NUMBERS, metavar="D,N,...", help="A ReLU network instead: input, widths.")
 @click.option("--budget", is_flag=True, help="One attention layer of 4 d^2 parameters, cut into heads.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with log10 and hex for long numbers.")
@@ -63,6 +65,8 @@ def bounds(
     d_head: int | None,
     ranks: tuple[int, ...] | None,
     key_span: int | None,
+    k: int | None,
+    voronoi: bool,
     mlp: tuple[int, ...] | None,
     budget: bool,
     as_json: bool,
@@ -79,14 +83,27 @@ def bounds(
       hardmax bounds --n-tokens 6 --heads 3 --d-model 3 --d-ff 0 --linear
       hardmax bounds --mlp 2,3,3
       hardmax bounds --budget --n-tokens 512 --d-model 512 --heads 1,8
+      hardmax bounds --k 2 --n-tokens 64 --d-model 2 --linear
     """
     check_targets(out, None)
     if mlp is not None and budget:
         raise InvalidInputError("--mlp and --budget must not both be given; they are two questions.")
+    if k is not None and (mlp is not None or budget):
+        raise InvalidInputError("--k is about one head; leave out --mlp and --budget.")
+    if voronoi and k is None:
+        raise InvalidInputError("--voronoi belongs to --k; add --k 1 for ordinary cells.")
+    if voronoi and biased is False:
+        raise InvalidInputError("--voronoi has scores with biases; leave out --linear.")
     sizes = {"--n-tokens": n_tokens, "--d-model": d_model}
     keys = {"--d-head": d_head, "--ranks": ranks, "--key-span": key_span}
     result: RegionBounds | HeadBudget
-    if mlp is not None:
+    if k is not None:
+        _refuse(
+            "--k", {"--d-ff": d_ff, **keys, "--heads other than 1": None if heads in (None, (1,)) else heads}
+        )
+        n, d = _given(sizes)
+        result = hm.bounds.order_k_bounds(n, d, k, biased=biased is not False, voronoi=voronoi)
+    elif mlp is not None:
         _refuse("--mlp", {**sizes, "--heads": heads, "--d-ff": d_ff, **keys, "--biased or --linear": biased})
         result = hm.bounds.mlp_bounds(mlp)
     elif budget:

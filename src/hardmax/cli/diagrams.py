@@ -25,6 +25,7 @@ from hardmax.errors import CertificateError, DimensionMismatchError, InvalidInpu
 from hardmax.geometry.domains import Box
 
 if TYPE_CHECKING:
+    from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
 
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--weights", type=FILE, metavar="FILE", help="One weight per site (needs --sites); default 0: Voronoi."
 )
+@click.option("--k", type=int, metavar="K", help="The K best keys win together (a top-k head).  [default: 1]")
 @click.option(
     "--box",
     nargs=2,
@@ -51,6 +53,7 @@ def diagram(
     biases: Path | None,
     sites: bool,
     weights: Path | None,
+    k: int | None,
     box: tuple[float, float] | None,
     max_margin: bool,
     as_json: bool,
@@ -59,13 +62,14 @@ def diagram(
 ) -> None:
     """Which keys can win, and where.
 
-    KEYS is a file with one key per row (or a saved PowerDiagram). A query x is routed to the key with the
-    largest score k . x + b; the table says for every key whether it wins on a set with interior, and shows
-    one winning query as a witness.
+    KEYS is a file with one key per row (or a saved diagram). A query x is routed to the key with the largest
+    score k . x + b; the table says for every key whether it wins on a set with interior, and shows one
+    winning query as a witness. With --k 2 or more it lists the sets of K keys that win together instead.
 
     \b
     Examples:
       hardmax diagram keys.npy
+      hardmax diagram keys.npy --k 2 --plot pairs.svg
       hardmax diagram keys.csv --biases biases.csv --json
       hardmax diagram sites.csv --sites --weights weights.csv --box -3 3 --plot diagram.svg
       hardmax diagram keys.npy --max-margin --out diagram.npz
@@ -77,31 +81,65 @@ def diagram(
         )
     if biases is not None and sites:
         raise InvalidInputError("--biases belongs to keys; for --sites use --weights.")
-    cells = _diagram(keys, biases, sites, weights)
+    cells = _diagram(keys, biases, sites, weights, k)
+    several = cells.kind == "OrderKDiagram"
+    if several and max_margin:
+        raise InvalidInputError("--max-margin is about single keys; leave out --k.")
     with naming(keys, biases, weights):
         square = None if box is None else Box.cube(2, *box)
         if square is not None and cells.d != 2:
             raise InvalidInputError(f"--box cuts a square out of the plane, but dimension is {cells.d}.")
         margins = cells.max_margin().values if max_margin else None
     save_and_draw(cells, out, plot, box=square)
-    report = _report(cells, square, margins)
+    report = _set_report(cells, square) if several else _report(cells, square, margins)
+    word = "site" if sites else "key"
     if as_json:
         print_json(report)
+    elif several:
+        _print_sets(report, word)
     else:
-        _print(report, "site" if sites else "key")
+        _print(report, word)
 
 
-def _diagram(keys: Path, biases: Path | None, sites: bool, weights: Path | None) -> PowerDiagram:
-    saved: PowerDiagram | None = read_result(keys, "PowerDiagram")
+def _diagram(keys: Path, biases: Path | None, sites: bool, weights: Path | None, k: int | None) -> Any:
+    saved = read_result(keys, "PowerDiagram", "OrderKDiagram")
     if saved is not None:
-        if biases is not None or sites:
-            raise InvalidInputError(f"{keys} is a saved diagram and has its biases or weights already.")
+        if biases is not None or sites or k is not None:
+            raise InvalidInputError(f"{keys} is a saved diagram and has its biases, weights and k already.")
         return saved
     with naming(keys, biases, weights):
         points = read_matrix(keys, "site" if sites else "key")
+        order = 1 if k is None else k
         if sites:
-            return hm.power_diagram(points, [0] * len(points) if weights is None else read_vector(weights))
-        return hm.attention_diagram(points, None if biases is None else read_vector(biases))
+            heights = [0] * len(points) if weights is None else read_vector(weights)
+            return hm.power_diagram(points, heights, k=order)
+        return hm.attention_diagram(points, None if biases is None else read_vector(biases), k=order)
+
+
+def _set_report(cells: OrderKDiagram, box: Box | None) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "kind": cells.kind,
+        "n_keys": cells.n_keys,
+        "d": cells.d,
+        "k": cells.k,
+        "n_cells": cells.n_cells,
+        "sets": cells.sets,
+        "witnesses": cells.witnesses,
+    }
+    if box is not None:
+        report["polygons"] = cells.polygons(box)
+    return {**report, "provenance": cells.provenance}
+
+
+def _print_sets(report: dict[str, Any], word: str) -> None:
+    def row(i: int) -> list[str]:
+        line = [point(report["sets"][i]), point(report["witnesses"][i])]
+        return line + ([number(_area(report["polygons"][i]))] if "polygons" in report else [])
+
+    columns = [f"{word}s", "witness"] + ["area in the box"] * ("polygons" in report)
+    title = f"{counted(report['n_cells'], 'set')} of {report['k']} out of {report['n_keys']} {word}s"
+    title += f" win on a set with interior, in dimension {report['d']}"
+    print_table(title, columns, map(row, range(report["n_cells"])), n_rows=report["n_cells"])
 
 
 def _report(cells: PowerDiagram, box: Box | None, margins: Any) -> dict[str, Any]:
@@ -152,11 +190,15 @@ def _area(corners: Any) -> float:
     metavar="FILE",
     help="Biases of the keys: once per head, or one file for all.",
 )
+@click.option(
+    "--k", type=int, default=1, show_default=True, metavar="K", help="The K best keys of a head win."
+)
 @click.option("--verify", is_flag=True, help="Check every witness and the Euler and Weibel identities.")
 @output_options
 def minkowski(
     heads: tuple[Path, ...],
     biases: tuple[Path, ...],
+    k: int,
     verify: bool,
     as_json: bool,
     out: Path | None,
@@ -167,6 +209,8 @@ def minkowski(
     Each FILE is a head with one key per row; one array of shape (H, N, d) or a .npz with several arrays holds
     several heads; a saved MinkowskiVertices is shown again. A vertex of the Minkowski sum of the heads is a
     choice of one key per head that wins on a set with interior; its witness is a query for which it wins.
+    With
+    --k the K best keys of each head win together, and a vertex is a choice of one set per head.
 
     \b
     Examples:
@@ -174,9 +218,10 @@ def minkowski(
       hardmax minkowski heads.npy --verify --json
       hardmax minkowski a.csv b.csv --biases a-biases.csv --biases b-biases.csv
       hardmax minkowski heads.npz --out sum.npz --plot sum.svg
+      hardmax minkowski heads.npz --k 2
     """
     check_targets(out, plot)
-    result = _sum(heads, biases)
+    result = _sum(heads, biases, k)
     verification = result.verify() if verify else None
     if verification is not None and not verification.ok:
         raise CertificateError(f"the result failed its own check ({verification}); please report this.")
@@ -188,11 +233,13 @@ def minkowski(
         _print_sum(report)
 
 
-def _sum(heads: tuple[Path, ...], biases: tuple[Path, ...]) -> Any:
+def _sum(heads: tuple[Path, ...], biases: tuple[Path, ...], k: int) -> Any:
     saved = read_result(heads[0], "MinkowskiVertices")
     if saved is not None:
-        if len(heads) > 1 or biases:
-            raise InvalidInputError(f"{heads[0]} is a saved result; it is shown alone and without --biases.")
+        if len(heads) > 1 or biases or k != 1:
+            raise InvalidInputError(
+                f"{heads[0]} is a saved result; it is shown alone and without --biases and --k."
+            )
         return saved
     point_sets = read_heads(heads)
     offsets = read_vectors(biases) if biases else None
@@ -201,7 +248,7 @@ def _sum(heads: tuple[Path, ...], biases: tuple[Path, ...]) -> Any:
             f"--biases must give one list per head ({len(point_sets)}), but gives {len(offsets)}."
         )
     with naming(*heads, *biases):
-        return hm.minkowski_vertices(point_sets, offsets)
+        return hm.minkowski_vertices(point_sets, offsets, k=k)
 
 
 def _sum_report(result: Any, checks: dict[str, str] | None) -> dict[str, Any]:
@@ -210,7 +257,7 @@ def _sum_report(result: Any, checks: dict[str, str] | None) -> dict[str, Any]:
         "count": result.count,
         "heads": int(result.choices.shape[1]),
         "d": int(result.vertices.shape[1]),
-        "choices": result.choices,
+        "choices": _keys_of(result),
         "vertices": result.vertices,
         "witnesses": result.witnesses,
     }
@@ -219,9 +266,18 @@ def _sum_report(result: Any, checks: dict[str, str] | None) -> dict[str, Any]:
     return {**report, "provenance": result.provenance}
 
 
+def _keys_of(result: Any) -> Any:
+    """The winning key of every head, or of top-k heads the keys: (count, H) or per row one list per head."""
+    if result.sets is None:
+        return result.choices
+    return np.stack([result.winning_keys(h) for h in range(result.heads)], axis=1)
+
+
 def _print_sum(report: dict[str, Any]) -> None:
     def row(i: int) -> list[str]:
-        return [str(i), *(point(report[name][i]) for name in ("choices", "vertices", "witnesses"))]
+        keys = report["choices"][i]
+        chosen = point(keys) if keys.ndim == 1 else " ".join(map(point, keys))
+        return [str(i), chosen, point(report["vertices"][i]), point(report["witnesses"][i])]
 
     vertices = counted(report["count"], "vertex", "vertices")
     title = f"{vertices}: {counted(report['heads'], 'head')} in dimension {report['d']}"

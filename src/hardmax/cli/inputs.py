@@ -142,16 +142,16 @@ def _check_numbers(array: NDArray[Any], where: str, masked: bool) -> None:
         raise NotFiniteError(f"{where} must be finite, but holds {array[index]} at index {list(index)}.")
 
 
-def read_result(path: Path, kind: str) -> Any:
-    """The saved result in ``path``, which must be of that kind; ``None`` when the file holds plain arrays."""
+def read_result(path: Path, *kinds: str) -> Any:
+    """The saved result in ``path``, which must be of a kind; ``None`` when the file holds plain arrays."""
     if path.suffix.lower() != ".npz" or not path.is_file() or not zipfile.is_zipfile(path):
         return None
     with zipfile.ZipFile(path) as archive:
         if storage.HEADER not in archive.namelist():
             return None
     result = load(path)
-    if result.kind != kind:
-        raise InvalidInputError(f"{path} must hold a {kind}, but holds a {result.kind}.")
+    if result.kind not in kinds:
+        raise InvalidInputError(f"{path} must hold a {' or '.join(kinds)}, but holds a {result.kind}.")
     return result
 
 

@@ -25,6 +25,12 @@ def _splitting() -> None:
     hm.power_diagram(_normal(6, 2)).polygons(hm.Box.cube(2, -1, 1))
 
 
+def _order_k() -> None:
+    diagram = hm.attention_diagram(_normal(6, 2), k=2)
+    diagram.adjacency()
+    diagram.locate(_normal(4, 2))
+
+
 def _min_norm_points() -> None:
     sizes = np.random.default_rng(1).uniform(size=(24, 1))  # some keys inside the hull of the others
     diagram = hm.attention_diagram(sizes * _normal(24, 9))
@@ -53,6 +59,17 @@ def _segment() -> None:
     network = hm.Network.random(2, 3, 2, 2, 4, 0)
     hm.trace_segment(network, [-4, -4], [4, 4])
     hm.trace_segment(network, [-4, -4], [4, 4], max_pieces=1)
+    # three keys that meet in one point, a fold there, folds that coincide, and a very short cell
+    meet = hm.Attention([[[-1], [0], [1]]], [[0, 0, 0]], [[[0], [0], [0]]], skip=True)
+    folds = hm.FeedForward([[1]] * 4, [0, -0.5, -0.5, -0.5 - 2.0**-40], [[1] * 4], [0])
+    hm.count_cells(hm.Network((meet, folds)), hm.Box([-1], [1]))
+
+
+def _moving_keys() -> None:
+    one = [[[1.0]]]
+    blocks = (hm.SelfAttention(one, one, one, one), hm.FeedForward([[1]], None, [[1]], skip=True))
+    transformer = hm.Transformer((*blocks, hm.Maxout([[[1], [-1]]])))
+    hm.trace_segment(transformer, [[1], [-1]], [[0], [2]])
 
 
 def _sampling() -> None:
@@ -73,6 +90,7 @@ KERNELS: tuple[dict[str, Callable[[], object]], ...] = (
     },
     {
         "splitting": _splitting,
+        "order-k diagrams": _order_k,
         "candidates": lambda: hm.attention_diagram(_normal(300, 2)).nonempty.any(),
         "prefix search": lambda: hm.minkowski_vertices(_normal(2, 4, 7)),
         "min-norm points": _min_norm_points,
@@ -80,7 +98,7 @@ KERNELS: tuple[dict[str, Callable[[], object]], ...] = (
     {"plane": lambda: _count(2), "adjacency and merging": lambda: _glue(2)},
     {"search": lambda: _count(7, max_cells=20)},
     {"training": _training},
-    {"segment": _segment, "sampling": _sampling},
+    {"segment": _segment, "moving keys": _moving_keys, "sampling": _sampling},
     {
         "targets": lambda: hm.targets.triangle_center()([[[0.0, 0.0]]]),
         "tropical products": _tropical_products,

@@ -136,6 +136,27 @@ def _whole(text: str, options: dict[str, str], name: str, default: int | None) -
     return int(value)
 
 
+def read_rules(text: str) -> dict[str, dict[str, Any]]:
+    """The rules that a list names, each by how it was written.
+
+    >>> read_rules("hardmax,top-2")
+    {'hardmax': {'rule': 'hardmax'}, 'top-2': {'rule': 'top-k', 'k': 2}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for entry in (part.strip() for part in text.split(",")):
+        name, colon, temperature = entry.partition(":")
+        options: dict[str, Any] = {"rule": name}
+        if name.startswith("top-") and _SIZES.fullmatch(name[4:]):
+            options = {"rule": "top-k", "k": int(name[4:])}
+        elif name not in ("hardmax", "sparsemax", "relu"):
+            raise InvalidInputError(
+                "--rules must list hardmax, top-K, sparsemax:T and relu:T, as in "
+                f"hardmax,top-2,sparsemax:0.5, but holds {entry!r}."
+            )
+        found[entry] = options | ({"temperature": exact_number(temperature)} if colon else {})
+    return found
+
+
 class _Number(click.ParamType):
     """A number or a fraction on the command line."""
 

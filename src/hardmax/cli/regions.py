@@ -14,7 +14,7 @@ import click
 import hardmax as hm
 from hardmax.bounds.large_integers import readable
 from hardmax.cli.inputs import Number
-from hardmax.cli.networks import NUMBER, read_network, read_polygon, read_slice
+from hardmax.cli.networks import NUMBER, read_network, read_polygon, read_rules, read_slice
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -28,10 +28,12 @@ from hardmax.cli.outputs import (
     write_picture,
 )
 from hardmax.errors import CertificateError, InvalidInputError, MissingExtraError
+from hardmax.networks.heads.rules import RULES, TIES
 from hardmax.progress import duration
 
 if TYPE_CHECKING:
     from hardmax.geometry.domains import Domain
+    from hardmax.networks.network import Network
     from hardmax.regions.api import Progress
     from hardmax.regions.result import RegionSet
 
@@ -56,6 +58,15 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--slice-file", type=FILE, metavar="FILE", help="The same from a file: origin, then directions."
+)
+@click.option("--rule", type=click.Choice(RULES), help="Give all attention this rule.")
+@click.option("--k", type=int, metavar="K", help="With --rule top-k: how many keys win.")
+@click.option("--temperature", type=NUMBER, metavar="T", help="Of the rules sparsemax and relu.")
+@click.option("--ties", type=click.Choice(TIES), help="Who wins among equal scores: all share, or one.")
+@click.option(
+    "--rules",
+    metavar="RULE,RULE,...",
+    help="With --plot: a panel for each rule, as in hardmax,top-2,sparsemax:0.1,sparsemax:1,relu:4.",
 )
 @click.option("--exact", is_flag=True, help="Decide everything in rationals: the same cells, slowly.")
 @click.option("--count", is_flag=True, help="Only count; memory does not grow with the cells.")
@@ -96,6 +107,11 @@ def regions(
     polygon: Path | None,
     slice_text: str | None,
     slice_file: Path | None,
+    rule: str | None,
+    k: int | None,
+    temperature: Number | None,
+    ties: str | None,
+    rules: str | None,
     exact: bool,
     count: bool,
     glue: bool,
@@ -125,6 +141,7 @@ def regions(
       hardmax regions mlp:2,64,64,64,1,seed=0 --box -4 4 --count
       hardmax regions mlp:3,16,16,1,seed=0 --box -4 4 --regions --plot open.png
       hardmax regions transformer:n_tokens=50,heads=2,d_ff=64,depth=2,seed=0 --box -4 4 --regions --verify
+      hardmax regions transformer:n_tokens=8,heads=1,d_ff=0,depth=1 --box -3 3 --rule top-k --k 2
       hardmax regions sawtooth:d=2,n_tokens=3,teeth=2,depth=1 --box 0 1 --exact --json
       hardmax regions wide.npz --slice 0,0,1:1,0,0:0,1,0 --whole --out cells.npz
       hardmax regions network.npz --box -8 8 --checkpoint run.npz --time-limit 600
@@ -135,20 +152,30 @@ def regions(
         raise InvalidInputError(
             "--jobs counts threads here and --dask names a cluster; leave one of them out."
         )
+    panels = {} if rules is None else read_rules(rules)
     if count and (plot is not None or verify):
         raise InvalidInputError(
             f"--count keeps no cells, so {'--plot' if plot else '--verify'} has none; leave it out."
         )
     if depths and plot is None:
         raise InvalidInputError("--depths belongs to --plot; add --plot FILE.")
+    if rules is not None and (plot is None or depths or _given(rule, k, temperature, ties)):
+        raise InvalidInputError(
+            "--rules belongs to --plot and names every rule itself; add --plot FILE and leave out --depths, "
+            "--rule, --k, --temperature and --ties."
+        )
     stored = read_network(network, or_saved=None if count else "RegionSet")
     if stored.kind == "RegionSet":
+        if rules or _given(rule, k, temperature, ties):
+            raise InvalidInputError(f"{network} is a saved result, whose rules are settled; give a network.")
         if box or whole or polygon or slice_text or slice_file:
             raise InvalidInputError(
                 f"{network} is a saved result; it is shown without --box, --whole, --polygon or --slice."
             )
-        result = stored
+        result, others = stored, {}
     else:
+        if _given(rule, k, temperature, ties):
+            stored = stored.with_rule(rule, k=k, temperature=temperature, ties=ties)
         cut = read_slice(slice_text, slice_file)
         asked_of = stored if cut is None else stored.restrict(cut[0], cut[1:])
         ask = hm.enumerate_regions if not count else hm.count_regions if glue else hm.count_cells
@@ -162,6 +189,7 @@ def regions(
             n_jobs=jobs,
             checkpoint=checkpoint,
         )
+        others = {name: asked_of.with_rule(**options) for name, options in panels.items()}
         result = _answer(question, checkpoint, dask)
     notes = _notes(result, checkpoint)
     if count:
@@ -174,12 +202,16 @@ def regions(
     checks = _verified(result) if verify else None
     save_and_draw(result, out, None)
     if plot is not None:
-        write_picture(_picture(result, depths, colour), plot)
+        write_picture(_picture(result, depths, colour, others), plot)
     report = _report(result, glue, checks)
     if as_json:
         print_json({**report, **_lists(result, glue), "provenance": result.provenance})
     else:
         _print(result, report, glue, notes)
+
+
+def _given(*options: Any) -> bool:
+    return any(option is not None for option in options)
 
 
 # Asking
@@ -317,9 +349,12 @@ def _verified(result: RegionSet) -> dict[str, str]:
     return verification.checks
 
 
-def _picture(result: RegionSet, depths: bool, colour: Any) -> Any:
-    from hardmax.plotting.regions import compare_depths, draw_regions
+def _picture(result: RegionSet, depths: bool, colour: Any, others: dict[str, Network]) -> Any:
+    from hardmax.plotting.regions import compare_depths, compare_rules, draw_regions
 
+    if others:
+        found = {name: hm.enumerate_regions(network, result.domain) for name, network in others.items()}
+        return compare_rules(found, colour=colour)
     if depths:
         return compare_depths(result.network, result.domain, colour=colour)
     return draw_regions(result, colour=colour).figure
@@ -355,19 +390,29 @@ def _lists(result: RegionSet, glue: bool) -> dict[str, Any]:
         "linear": result.linear,
         "offset": result.offset,
     }
+    if result.listed is not None:
+        lists["chosen"] = {str(b): result.chosen(b).astype(int) for b in result.listed.choices}
     return {**lists, "region_of_cell": result.region_of_cell} if glue else lists
 
 
 def _print(result: RegionSet, report: dict[str, Any], glue: bool, notes: list[str]) -> None:
-    heads, units = result.network.heads_total, result.network.units_total
+    heads, units = result.plain.heads_total, result.plain.units_total
     columns = ["cell"] + ["winning keys"] * bool(heads) + [f"ReLU on, of {units}"] * bool(units)
     sizes = ["length", "area", "volume"][result.d - 1 : result.d]  # beyond, they cost more than the cells
     columns += ["inside", *sizes] + ["region"] * glue
 
+    sets = [] if result.listed is None else [result.chosen(b) for b in result.listed.choices]
+
+    def winners(i: int) -> str:
+        if not sets:
+            return point(result.routings[i])
+        heads_of = [keys for chosen in sets for keys in chosen[i]]  # those that choose sets, in order
+        return " ".join("{" + ", ".join(map(str, keys.nonzero()[0])) + "}" for keys in heads_of)
+
     def row(i: int) -> list[str]:
         line = [str(i)]
         if heads:
-            line.append(point(result.routings[i]))
+            line.append(winners(i))
         if units:
             line.append(str(int(result.signature(i).relu.sum())))
         line.append(point(result.witnesses[i]))

@@ -26,6 +26,7 @@ from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from hardmax.temperature.cell_survival import CellSurvival
+    from hardmax.temperature.certified import CertifiedTemperature
     from hardmax.temperature.margin_bounds import StabilityBounds
     from hardmax.temperature.observed_scores import StabilityReport
 
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
 @click.option("--box", nargs=2, type=float, metavar="LOW HIGH", help="With --network: sample [LOW, HIGH]^d.")
 @click.option("--samples", type=int, default=20_000, show_default=True, help="With --network: points.")
 @click.option("--seed", type=int, default=0, show_default=True, help="With --network: of the points.")
+@click.option(
+    "--inputs",
+    type=FILE,
+    metavar="FILE",
+    help="With --network: up to which temperature the decisions on these inputs, one per row, are proven.",
+)
 @output_options
 def stability(
     scores: Path | None,
@@ -61,16 +68,19 @@ def stability(
     box: tuple[float, float] | None,
     samples: int,
     seed: int,
+    inputs: Path | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
 ) -> None:
     """How far attention at a temperature is from hardmax.
 
-    Three questions. With --n-tokens and --margin: what does a margin guarantee (Theorem VI.1, corrected and
+    Four questions. With --n-tokens and --margin: what does a margin guarantee (Theorem VI.1, corrected and
     sharp, beside what the paper prints)? With SCORES, a file with one query per row and one key per column
     (-inf masks a key; a saved StabilityReport is shown again): how hard is each query? With --network and
-    --box: which cells of a deep network survive at this temperature?
+    --box: which cells of a deep network survive at this temperature? With --network and --inputs: up to which
+    temperature does softmax provably take the same decisions as hardmax, the largest coordinate of the
+    output?
 
     The temperature divides the scores. A standard head of 64 dimensions has temperature 8 on raw scores
     (--d-head 64) and 1 on scores that are scaled already.
@@ -81,15 +91,18 @@ def stability(
       hardmax stability --n-tokens 512 --margin 2 --d-head 64 --json
       hardmax stability scores.npy --d-head 64 --tolerance 0.05 --plot hard.svg
       hardmax stability --network sawtooth:d=1,n_tokens=4,teeth=1,depth=3 --box 0 1 --temperature 0.125
+      hardmax stability --network program.npz --inputs inputs.csv --plot decisions.svg
     """
     check_targets(out, plot)
     asked = [scores is not None, network is not None, n_tokens is not None or margin is not None]
     if sum(asked) != 1:
         raise InvalidInputError(
-            "give one of: a file of SCORES, --network with --box, or --n-tokens with --margin."
+            "give one of: a file of SCORES, --network with --box or --inputs, or --n-tokens with --margin."
         )
-    if plot is not None and scores is None:
-        raise InvalidInputError("--plot draws how hard queries are; it needs SCORES.")
+    if inputs is not None and (network is None or box is not None):
+        raise InvalidInputError("--inputs needs --network, and no --box.")
+    if plot is not None and scores is None and inputs is None:
+        raise InvalidInputError("--plot draws how hard queries are; it needs SCORES, or --inputs.")
     result: Any
     show: Callable[[Any], None]
     if scores is not None:
@@ -98,6 +111,13 @@ def stability(
             result = _check(scores, _temperature(temperature, d_head, beta), tolerance, values)
         more = {"share_hard": result.share_hard, "margin_needed": result.margin_needed}
         report, show = {**result.to_dict(), **more}, _print_report
+    elif network is not None and inputs is not None:
+        if (temperature, d_head, beta) != (None, None, None):
+            raise InvalidInputError(
+                "--inputs asks for a temperature; leave out --temperature, --d-head and --beta."
+            )
+        result = hm.certified_temperature(read_network(network), read_matrix(inputs, "input"))
+        report, show = {**result.to_dict(), "factor": result.factor}, _print_certified
     elif network is not None:
         result = _survive(network, box, samples, seed, _temperature(temperature, d_head, beta))
         report, show = _of_network(result), _print_survival
@@ -242,3 +262,23 @@ def _print_survival(result: CellSurvival) -> None:
     title = f"{result.n_points} points at temperature {result.temperature:g}"
     notes = [f"Share of points whose signatures agree up to each block: {kept}."]
     print_table(title, ["", "number", "meaning"], lines, notes)
+
+
+def _print_certified(found: CertifiedTemperature) -> None:
+    n = found.n_inputs
+    rows = [
+        [str(i), str(found.decisions[i]), number(found.output_margins[i]), number(found.head_margins[i])]
+        for i in range(n)
+    ]
+    margins = ", ".join(
+        f"{margin:g} in block {block}"
+        for block, margin in zip(found.attention_blocks, found.block_margins, strict=True)
+    )
+    notes = [f"{found!r}"[len("<CertifiedTemperature: ") : -1] + "."]
+    if found.binding_input >= 0:
+        notes.append(f"The proof ends first at input {found.binding_input}.")
+    if margins:
+        notes.append(f"Smallest margins of heads: {margins}.")
+    print_table(
+        f"Decisions on {counted(n, 'input')}", ["input", "decision", "ahead by", "head margin"], rows, notes
+    )

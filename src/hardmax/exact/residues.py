@@ -56,7 +56,8 @@ class Residues:
 
     def __init__(self, array: ExactArray) -> None:
         self._fractions = None if array.fractions is None else array.fractions.ravel().tolist()
-        mantissas, exponents = np.frexp(array.floats.ravel())
+        values, self._value = np.unique(array.floats.ravel(), return_inverse=True)  # quantised ones are few
+        mantissas, exponents = np.frexp(values)
         self._digits = np.ldexp(mantissas, 53).astype(np.int64)
         self._powers, self._place = np.unique(exponents.astype(np.int64) - 53, return_inverse=True)
 
@@ -66,7 +67,7 @@ class Residues:
             values = [v.numerator * pow(v.denominator, -1, prime) % prime for v in self._fractions]
             return np.array(values, dtype=np.int64)
         scales = np.array([pow(2, int(e), prime) for e in self._powers], dtype=np.int64)
-        return self._digits % prime * scales[self._place] % prime
+        return np.asarray((self._digits % prime * scales[self._place] % prime)[self._value])
 
     def balanced(self, prime: int) -> NDArray[np.float64]:
         """Every entry modulo an odd prime, between -prime / 2 and prime / 2, as floats."""

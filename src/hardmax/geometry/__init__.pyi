@@ -1,4 +1,5 @@
 from hardmax.geometry.diagrams.max_margins import MaxMargin as MaxMargin
+from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram as OrderKDiagram
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram as PowerDiagram
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram as attention_diagram
 from hardmax.geometry.diagrams.power_diagrams import power_diagram as power_diagram

@@ -38,6 +38,8 @@ from hardmax.exact.rationals import ExactArray, as_exact, dot, fraction, nearest
 from hardmax.geometry.cones.heads import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.cones.rational_splitting import is_inside, surely_inside
 from hardmax.geometry.cones.splitting import Refinement, refine
+from hardmax.geometry.diagrams.order_k import winning_sets
+from hardmax.geometry.diagrams.order_k_diagrams import checked_k
 from hardmax.geometry.domains import WholeSpace
 from hardmax.geometry.feasibility.linear_programs import (
     corral_workspace,
@@ -53,6 +55,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _RAYS_UP_TO = 5  # homogeneous dimensions in which carrying rays beats one small program per tuple
+# the same for sums of k keys: from four dimensions on their cells are not simple, and floats prove no ray
+_RAYS_OF_SUMS_UP_TO = 3
 _HIGHEST = 10
 _SUBFAMILIES = 1024  # Euler's identity counts every subfamily of heads; beyond this many it is skipped
 
@@ -83,7 +87,7 @@ class MinkowskiVertices(Result):
     ----------
     choices : (count, H) int64
         The key of each head whose points add up to the vertex, the lowest index among identical keys;
-        lexicographic order.
+        lexicographic order. Of top-k heads the row of ``sets[h]``; :meth:`winning_keys` gives the keys.
     vertices : (count, d) float64
         The vertices, rounded.
     witnesses : (count, d) float64
@@ -93,6 +97,8 @@ class MinkowskiVertices(Result):
         inside.
     degenerate : bool or None
         Whether the sets are not in general position; ``None`` where the algorithm does not see it.
+    sets : tuple of (n_h, k_h) int64, or None
+        Of top-k heads: the sets of keys of each head that win on an open set.
 
     Examples
     --------
@@ -104,6 +110,7 @@ class MinkowskiVertices(Result):
     """
 
     kind: ClassVar[str] = "MinkowskiVertices"
+    _optional: ClassVar[tuple[str, ...]] = ("sets",)
 
     choices: Integers
     vertices: Floats
@@ -113,6 +120,7 @@ class MinkowskiVertices(Result):
     n_decided_exactly: int
     point_sets: tuple[ExactArray, ...] = field(repr=False)
     biases: tuple[ExactArray, ...] | None = field(repr=False, default=None)
+    sets: tuple[Integers, ...] | None = field(repr=False, default=None)
 
     @property
     def count(self) -> int:
@@ -131,8 +139,21 @@ class MinkowskiVertices(Result):
 
     @property
     def families(self) -> list[Scores]:
-        """The scores of each head."""
-        return _families(list(self.point_sets), None if self.biases is None else list(self.biases))
+        """The scores of each head; of top-k heads one score per row of ``sets``."""
+        families = _families(list(self.point_sets), None if self.biases is None else list(self.biases))
+        return families if self.sets is None else _sums(families, self.sets)
+
+    def winning_keys(self, h: int) -> Integers:
+        """The keys that head ``h`` reads at each vertex, one row per vertex.
+
+        Examples
+        --------
+        >>> minkowski_vertices([[[0], [1], [3]], [[0], [5]]], k=[2, 1]).winning_keys(0)
+        array([[0, 1],
+               [1, 2]])
+        """
+        chosen = self.choices[:, h]
+        return chosen[:, None] if self.sets is None else self.sets[h][chosen]
 
     def verify(self) -> Verification:
         r"""Check the result from the outside.
@@ -172,8 +193,8 @@ class MinkowskiVertices(Result):
     def _check_maximum(self) -> str:
         from hardmax.bounds import vertex_maximum
 
-        largest = max(len(points.floats) for points in self.point_sets)
-        most = vertex_maximum(largest, self.heads, self.d, biased=self.biases is not None)
+        sizes = [family.n_keys for family in self.families]
+        most = vertex_maximum(sizes, self.heads, self.d, biased=self.biases is not None)
         return "passed" if self.count <= most else f"failed: {self.count} vertices, but {most} is the maximum"
 
     def _check_identities(self) -> dict[str, str]:
@@ -217,20 +238,26 @@ class MinkowskiVertices(Result):
         for name, ndim in (("point_sets", 2), ("biases", 1)):
             if values[name] is not None:
                 values[name] = tuple(as_exact(array, name, ndim=ndim) for array in values[name])
+        if "sets" in values:
+            values["sets"] = tuple(values["sets"])
         return cls(**values)
 
     def _summary(self) -> str:
         sizes = ", ".join(str(len(points.floats)) for points in self.point_sets)
+        best = "" if self.sets is None else f", the {', '.join(str(s.shape[1]) for s in self.sets)} best win"
         what = "vertex" if self.count == 1 else "vertices"
         what = f"upper {what} of the lifted sum" if self.biases is not None else f"{what} of the sum"
-        return f"{self.count} {what} of {self.heads} heads ({sizes} keys) in R^{self.d}"
+        return f"{self.count} {what} of {self.heads} heads ({sizes} keys{best}) in R^{self.d}"
 
     def _table(self) -> dict[str, Any]:
         return {"choice": self.choices, "vertex": self.vertices, "witness": self.witnesses}
 
 
 def minkowski_vertices(
-    point_sets: Sequence[ArrayLike] | ArrayLike, biases: Sequence[ArrayLike] | ArrayLike | None = None
+    point_sets: Sequence[ArrayLike] | ArrayLike,
+    biases: Sequence[ArrayLike] | ArrayLike | None = None,
+    *,
+    k: int | Sequence[int] = 1,
 ) -> MinkowskiVertices:
     r"""All vertices of :math:`P_1 + \dots + P_H`, each with the keys that make it and a witness.
 
@@ -246,6 +273,11 @@ def minkowski_vertices(
         numbers they are.
     biases : sequence of (N_h,) arrays, optional
         Biases make the scores affine; then only upper vertices of the lifted sum count (cells with interior).
+    k : int or sequence of int
+        How many keys of a head win together, for all heads or one number per head. Head h then counts with
+        the polytope of all sums of k of its keys, and a vertex names a set of keys per head
+        (``winning_keys``). The sets that win are found first (:func:`hardmax.attention_diagram`), not all
+        :math:`\binom{N}{k}`.
 
     Returns
     -------
@@ -268,16 +300,27 @@ def minkowski_vertices(
     <MinkowskiVertices: 6 vertices of the sum of 2 heads (3, 3 keys) in R^2>
     >>> hexagon.choices[0].tolist(), hexagon.vertices[0].tolist()
     ([0, 1], [-1.0, 0.0])
+
+    The pairs of keys that two top-2 heads can read together:
+
+    >>> pairs = minkowski_vertices([[[0, 0], [1, 0], [0, 1]], [[0, 0], [-1, 0], [0, -1]]], k=2)
+    >>> pairs.count, pairs.winning_keys(0)[0].tolist(), pairs.winning_keys(1)[0].tolist()
+    (6, [0, 1], [0, 2])
     """
     sets, values = _checked(point_sets, biases)
-    families = _families(sets, values)
-    d = families[0].d
+    given = _families(sets, values)
+    d = given[0].d
     if d > _HIGHEST:
         raise UnsupportedDimensionError(
             f"point_sets must have dimension at most {_HIGHEST}, but have {d}; "
             "project the keys to fewer coordinates first."
         )
-    found = _enumerate(families)
+    orders = _orders(k, given)
+    winners = None
+    if orders is not None:
+        winners = tuple(winning_sets(f, order).sets for f, order in zip(given, orders, strict=True))
+    families = given if winners is None else _sums(given, winners)
+    found = _enumerate(families, _RAYS_UP_TO if winners is None else _RAYS_OF_SUMS_UP_TO)
     vertices = np.zeros((len(found.choices), d))
     with np.errstate(over="ignore"):
         for h, family in enumerate(families):
@@ -293,8 +336,9 @@ def minkowski_vertices(
         exact_witnesses=found.exact_witnesses,
         degenerate=found.degenerate,
         n_decided_exactly=found.n_decided_exactly,
-        point_sets=tuple(family.source["keys"] for family in families),
-        biases=None if values is None else tuple(family.source["biases"] for family in families),
+        point_sets=tuple(family.source["keys"] for family in given),
+        biases=None if values is None else tuple(family.source["biases"] for family in given),
+        sets=winners,
     )
 
 
@@ -356,9 +400,26 @@ def _odd_prime_above(n: int) -> int:
     return candidate
 
 
-def _enumerate(families: list[Scores]) -> Refinement | PrefixSearch:
+def _enumerate(families: list[Scores], rays_up_to: int = _RAYS_UP_TO) -> Refinement | PrefixSearch:
     homogeneous = families[0].d + (not all(f.linear for f in families))
-    return refine(families) if homogeneous <= _RAYS_UP_TO else PrefixSearch(families)
+    return refine(families) if homogeneous <= rays_up_to else PrefixSearch(families)
+
+
+def _sums(families: list[Scores], sets: Sequence[Integers]) -> list[Scores]:
+    return [family.sums(members) for family, members in zip(families, sets, strict=True)]
+
+
+def _orders(k: Any, families: list[Scores]) -> list[int] | None:
+    """One k per head; ``None`` when every head has one winner."""
+    H = len(families)
+    given = [k] * H if np.ndim(k) == 0 else list(k)
+    if len(given) != H:
+        raise DimensionMismatchError(
+            f"k must be one integer, or one for each of the {H} heads, but holds {len(given)}."
+        )
+    names = ["k"] * H if np.ndim(k) == 0 else [f"k[{h}]" for h in range(H)]
+    orders = [checked_k(v, f.n_keys, name) for v, f, name in zip(given, families, names, strict=True)]
+    return None if all(order == 1 for order in orders) else orders
 
 
 def _checked(point_sets: Any, biases: Any) -> tuple[list[Any], list[Any] | None]:

@@ -170,6 +170,45 @@ class Scores:
         )
         return cls(c.floats, offsets, error, exact_row, linear, {"sites": c, "weights": w})
 
+    def sums(self, sets: NDArray[np.int64]) -> Scores:
+        r"""The scores of sets of keys, one per row of ``sets``: the sum of the scores of its members.
+
+        Examples
+        --------
+        >>> pairs = Scores.of_keys([[1, 0], [0, 1], [2, 2]]).sums(np.array([[0, 1], [1, 2]]))
+        >>> pairs.slopes.tolist(), pairs.exact_row(1)
+        ([[1.0, 1.0], [2.0, 3.0]], [2, 3, 0])
+        """
+        k = sets.shape[1]
+        rows = np.column_stack([self.slopes, self.offsets])
+        with np.errstate(over="ignore", invalid="ignore"):
+            totals = rows[sets].sum(axis=1)
+            error = self.row_error[sets].sum(axis=1) * 1.01
+            if not _is_exact([(np.abs(rows).max(initial=0.0, keepdims=True), np.ones((1, 1)), k)], rows):
+                size = np.abs(rows).sum(axis=1)[sets].sum(axis=1)
+                error = error + size * (UNIT_ROUNDOFF * 1.01 * k) + 1e-300
+
+        def exact_row(i: int) -> list[flint.fmpq]:
+            members = [self.exact_row(j) for j in sets[i].tolist()]
+            return [sum(column, flint.fmpq(0)) for column in zip(*members, strict=True)]
+
+        slopes, offsets = np.ascontiguousarray(totals[:, :-1]), np.ascontiguousarray(totals[:, -1])
+        return Scores(slopes, offsets, error, exact_row, self.linear, self._maps())
+
+    def reversed(self) -> Scores:
+        """The negated scores in reverse order: their k best keys are the k worst ones of these.
+
+        Identical scores are ordered by index, so the order is turned round as well.
+        """
+        last, exact_row = self.n_keys - 1, self.exact_row
+        return Scores(
+            -self.slopes[::-1], -self.offsets[::-1], self.row_error[::-1].copy(),
+            lambda j: [-value for value in exact_row(last - j)], self.linear, self._maps(),
+        )  # fmt: skip
+
+    def _maps(self) -> dict[str, Any]:
+        return {name: self.source[name] for name in ("w_q", "b_q") if name in self.source}
+
     @cached_property
     def tie_group(self) -> NDArray[np.int64]:
         """For each key the lowest index of a key with exactly the same score; such keys win together."""

@@ -4,6 +4,10 @@ from hardmax.models.atlas.frozen_norms import FrozenNormEffect as FrozenNormEffe
 from hardmax.models.atlas.frozen_norms import frozen_norm_effect as frozen_norm_effect
 from hardmax.models.atlas.head_atlas import HeadAtlas as HeadAtlas
 from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
+from hardmax.models.atlas.router_flips import RouterFlips as RouterFlips
+from hardmax.models.atlas.router_flips import RouterLayer as RouterLayer
+from hardmax.models.atlas.router_flips import router_flips as router_flips
+from hardmax.models.atlas.score_errors import ProjectedAttention as ProjectedAttention
 from hardmax.models.bundled import bundled_source as bundled_source
 from hardmax.models.influence.influence_report import InfluenceReport as InfluenceReport
 from hardmax.models.influence.interventions import measure_influence as measure_influence

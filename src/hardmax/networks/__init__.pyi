@@ -3,5 +3,12 @@ from hardmax.networks.blocks import Affine as Affine
 from hardmax.networks.blocks import FeedForward as FeedForward
 from hardmax.networks.blocks import Maxout as Maxout
 from hardmax.networks.constructions import sawtooth_network as sawtooth_network
+from hardmax.networks.heads.experts import MixtureOfExperts as MixtureOfExperts
 from hardmax.networks.network import Network as Network
+from hardmax.networks.norms import LayerNorm as LayerNorm
+from hardmax.networks.norms import RMSNorm as RMSNorm
+from hardmax.networks.self_attention import SelfAttention as SelfAttention
 from hardmax.networks.signatures import Signature as Signature
+from hardmax.networks.smooth import SmoothFeedForward as SmoothFeedForward
+from hardmax.networks.transformer import Positions as Positions
+from hardmax.networks.transformer import Transformer as Transformer

@@ -26,7 +26,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -49,9 +48,21 @@ from hardmax.networks.block import (
     mask_of,
     no_routings,
     no_units,
+    not_affine,
+    reached,
+    rounded_up,
 )
-from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer, decided_keys, mean_rows, near_rows
-from hardmax.networks.rules import Rule, exact_weights, rule_of
+from hardmax.networks.heads.head_weights import matrices_of, scales_of, vectors_of
+from hardmax.networks.heads.rules import Rule, exact_weights, rule_of
+from hardmax.networks.layers import (
+    ArgmaxLayer,
+    Layer,
+    ReluLayer,
+    SoftmaxLayer,
+    decided_keys,
+    mean_rows,
+    near_rows,
+)
 
 Floats = NDArray[np.float64]
 
@@ -128,16 +139,18 @@ class Attention(HeadBlock):
     .. math:: x \mapsto [x +] \sum_{h=1}^{H} \sum_j p_{hj}(x)\, v_{hj}, \qquad
               s_{hj}(x) = a_{hj} \cdot x + b_{hj} .
 
-    The rule says how the weights :math:`p` follow from the scores :math:`s`. All rules here are piecewise
-    affine, so every engine finds their exact cells:
+    The rule says how the weights :math:`p` follow from the scores :math:`s`. All rules but softmax are
+    piecewise affine, so every engine finds their exact cells:
 
     =============  ==========================================================================================
     rule           weights of a head
     =============  ==========================================================================================
-    "hardmax"      1 for the largest score: :math:`x \mapsto v_{h, j_h(x)}` with :math:`j_h = \arg\max_j s_{hj}`
+    "hardmax"      1 for the largest score, :math:`j_h = \arg\max_j s_{hj}`
     "top-k"        :math:`1/k` for each of the k largest scores
     "sparsemax"    the point of the simplex nearest to :math:`s / \tau`, with :math:`\tau` the temperature
     "relu"         :math:`\max(s_j, 0) / \tau`; :math:`\tau` is the number of keys unless it is given
+    "softmax"      :math:`e^{s_j / \tau}` over their sum, whatever temperature the network is evaluated at;
+                   :func:`~hardmax.regions.segment.trace.trace_segment` encloses it
     =============  ==========================================================================================
 
     Parameters
@@ -149,12 +162,13 @@ class Attention(HeadBlock):
         The constants :math:`b_{hj}`; ``None`` for zeros.
     outputs : (H, N, e) array_like
         The vectors :math:`v_{hj}`: values after the output projection.
-    rule : {"hardmax", "top-k", "sparsemax", "relu"}
+    rule : {"hardmax", "top-k", "sparsemax", "relu", "softmax"}
         How weights follow from scores.
     k : int, optional
         How many keys win; with rule "top-k" only.
     temperature : number or (H,) array_like, optional
-        :math:`\tau`, of all heads or one per head; with the rules "sparsemax" and "relu" only.
+        :math:`\tau`, of all heads or one per head, with the rules "sparsemax" and "relu"; of all heads with
+        "softmax".
     ties : {"mean", "leftmost", "rightmost"}
         Who wins among equal scores, with the rules "hardmax" and "top-k": all of them share, or the lowest
         or the highest index wins.
@@ -173,7 +187,8 @@ class Attention(HeadBlock):
     temperature : ExactArray or None
     d_in, d_out, n_heads, n_tokens : int
     heads : int
-        The heads with a routing in the signature: all of them with rule "hardmax", otherwise none.
+        The heads with a routing in the signature, that of the largest score: all of them with the rules
+        "hardmax" and "softmax", otherwise none.
     width : int
         The bits in the signature: with the other rules one per head and key, which says whether the key has
         weight.
@@ -252,18 +267,23 @@ class Attention(HeadBlock):
 
     @property
     def heads(self) -> int:
-        """The number of heads with a routing in the signature: those that choose one key."""
-        return self.n_heads if self.rule == "hardmax" else 0
+        """The number of heads with a routing in the signature: that of the key with the largest score."""
+        return self.n_heads if self.rule in ("hardmax", "softmax") else 0
 
     @property
     def width(self) -> int:
         """The number of bits in the signature: whether a key has weight, for heads that choose several."""
-        return 0 if self.rule == "hardmax" else self.n_heads * self.n_tokens
+        return 0 if self.heads else self.n_heads * self.n_tokens
 
     @property
     def chooses_sets(self) -> bool:
         """Whether heads choose sets of keys, which an engine must know before it starts."""
         return self.rule in ("top-k", "sparsemax")
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the block is not piecewise affine."""
+        return self.rule == "softmax"
 
     @property
     def d_out(self) -> int:
@@ -357,12 +377,14 @@ class Attention(HeadBlock):
         return self._sum(points, self.keys.soft(points, temperature))
 
     def trace(self, points: Floats) -> Traced:
-        """The output, and the winning keys (n, H) or, for other rules than hardmax, which keys have weight.
+        """The output, and the winning keys (n, H) or, for rules that choose several, which keys have weight.
 
         Among ties the lowest index wins, or the highest.
         """
-        if self.rule == "hardmax":
+        if self.heads:
             added, routings = self.keys.hard(points, mean=self.ties == "mean")
+            if self.smooth:
+                added = self.keys.soft(points, float(self._rule.temperatures[0]))
             return self._sum(points, added), routings, no_units(points)
         scores = self.keys.scores_of_keys(points)
         weights, chosen = self._rule.weights(scores)
@@ -371,6 +393,19 @@ class Attention(HeadBlock):
             added = [weights[:, h] @ outputs[h] for h in range(self.n_heads)]
         return self._sum(points, added), no_routings(points), chosen.reshape(len(points), -1)
 
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output; the weights of a head add up to 1, but for ReLU's."""
+        weights = np.ones(self.biases.shape)
+        if self.rule == "relu":
+            taus = np.array([float(tau) for tau in self._rule.temperatures])
+            weights = np.stack(
+                [reached(self.scores.take(h), self.biases.take(h), size) for h in range(len(taus))]
+            )
+            weights = rounded_up(weights / taus[:, None])
+        values = weights[:, :, None] * np.abs(self.outputs.floats) * self.mask[:, :, None]
+        added = values.sum(axis=(0, 1)) if self.rule == "relu" else values.max(axis=1).sum(axis=0)
+        return rounded_up(added + size if self.skip else added)
+
     def chosen(self, points: Floats) -> NDArray[np.bool_]:
         """Which keys have weight at the rows of a float64 matrix, (n, H, N)."""
         return self._rule.weights(self.keys.scores_of_keys(points))[1]
@@ -378,6 +413,12 @@ class Attention(HeadBlock):
     def with_keys(self, n_tokens: int) -> Self:
         """The same block with the first keys of each head only; the others are masked."""
         return self._with(mask=self.mask & (np.arange(self.n_tokens) < n_tokens))
+
+    def with_rule(self, **changes: Any) -> Self:
+        """The same block with another rule; what belonged to the old one goes with it."""
+        if "rule" in changes:
+            changes = {"k": None, "temperature": None, "ties": "mean"} | changes
+        return self._with(**changes)
 
     def _with(self, **changes: Any) -> Self:
         """The same block with other options."""
@@ -389,10 +430,8 @@ class Attention(HeadBlock):
         """The internal form of heads that choose one key, and of ReLU attention.
 
         Keys with the same score become one key with the mean of their outputs, or that of the first. Heads
-        that choose sets have one when the sets are listed: :mod:`hardmax.networks.key_sets`.
+        that choose sets have one when the sets are listed: :mod:`hardmax.networks.heads.key_sets`.
         """
-        if self.chooses_sets:
-            raise InvalidInputError(f"{self!r} chooses sets of keys, which must be listed first.")
         outputs = self.outputs.rearranged(lambda array: array.reshape(-1, self.d_out))
         if self.rule == "relu":
             return [self._units(outputs, unit)]
@@ -403,12 +442,11 @@ class Attention(HeadBlock):
         counts = (np.ones_like(self.mask, dtype=np.int64) if self.counts is None else self.counts).ravel()
         sizes = np.add.reduceat(counts[np.concatenate(groups)], np.cumsum([0, *map(len, groups)])[:-1])
         means = mean_rows(outputs, groups, counts)
-        return [
-            ArgmaxLayer(
-                **decided, multiplicities=sizes, outputs=means, skip=self.skip, first_head=head, mean=mean,
-                near=near_rows(all_groups, self.n_tokens, self.near),
-            )
-        ]  # fmt: skip
+        fields = {**decided, "multiplicities": sizes, "outputs": means, "skip": self.skip, "first_head": head}
+        if self.smooth:
+            return [SoftmaxLayer(**fields, temperature=float(self._rule.temperatures[0]))]
+        near = near_rows(all_groups, self.n_tokens, self.near)
+        return [ArgmaxLayer(**fields, mean=mean, near=near)]
 
     def _units(self, outputs: ExactArray, unit: int) -> ReluLayer:
         """ReLU attention: a unit per key; a masked one has the score -1."""
@@ -423,6 +461,8 @@ class Attention(HeadBlock):
     def _added(
         self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
     ) -> FloatMap:
+        if self.smooth:
+            raise not_affine(self)
         if self.rule != "hardmax":
             added = self._added_exactly(exactly(), choice).tolist()
             rows = np.array([[nearest_float(fraction(value)) for value in row] for row in added])
@@ -453,6 +493,8 @@ class Attention(HeadBlock):
         return np.asarray((weights[:, None] * outputs).cumsum(axis=0)[-1] / weights.sum())
 
     def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        if self.smooth:
+            raise not_affine(self)
         columns = current.ncols()
         added = flint.fmpq_mat(self.d_out, columns)
         for h, rows in enumerate(exact_scores(self.scores, self.biases, self.mask, current)):
@@ -630,28 +672,15 @@ def _factored(
             f"context must hold at least one token of one dimension, but has shape {c.shape}."
         )
     n_tokens, d_model = c.shape
-    w_q, w_k, w_v, w_o = (
-        _per_head(m, name, 2) for m, name in zip(matrices, ("W_Q", "W_K", "W_V", "W_O"), strict=True)
-    )
-    heads = len(w_q)
-    for name, some in (("W_K", w_k), ("W_V", w_v), ("W_O", w_o)):
-        if len(some) != heads:
-            raise DimensionMismatchError(
-                f"{name} must hold one matrix per head ({heads}), but holds {len(some)}."
-            )
-    d, e = w_q[0].shape[1], w_o[0].shape[0]
-    for h in range(heads):
-        _check(w_q[h], f"W_Q[{h}]", (w_q[h].shape[0], d), "d as in head 0")
-        _check(w_k[h], f"W_K[{h}]", (w_q[h].shape[0], d_model), "rank of W_Q, d_model of the context")
-        _check(w_v[h], f"W_V[{h}]", (w_v[h].shape[0], d_model), "d_model of the context")
-        _check(w_o[h], f"W_O[{h}]", (e, w_v[h].shape[0]), "e as in head 0, rank of W_V")
+    w_q, w_k, w_v, w_o = matrices_of(matrices, d_model)
+    heads, e = len(w_q), w_o[0].shape[0]
     b_q, b_k, b_v = (
-        _vectors(v, name, [m.shape[0] for m in some])
+        vectors_of(v, name, [m.shape[0] for m in some])
         for v, name, some in zip(vectors, ("b_Q", "b_K", "b_V"), (w_q, w_k, w_v), strict=True)
     )
-    scales = _scales(scale, heads)
+    scales = scales_of(scale, heads)
     shifts = _score_biases(score_bias, heads, n_tokens)
-    offset = None if b_O is None else _vectors([b_O], "b_O", [e])[0]
+    offset = None if b_O is None else vectors_of([b_O], "b_O", [e])[0]
 
     ones = ExactArray(np.ones((n_tokens, 1)))
     tokens = exact_stack([c, ones], axis=1)
@@ -680,49 +709,6 @@ def _factored(
         ExactProduct(biases, scales, column=True) if biased else ExactArray(np.zeros((heads, n_tokens))),
         ExactProduct(outputs),
     )
-
-
-def _per_head(values: Any, name: str, ndim: int) -> list[ExactArray]:
-    try:
-        parts = list(values)
-    except TypeError:
-        parts = []
-    if not parts:
-        raise InvalidInputError(f"{name} must hold one array per head, but was {values!r}.")
-    return [as_exact(part, f"{name}[{h}]", ndim=ndim) for h, part in enumerate(parts)]
-
-
-def _check(matrix: ExactArray, name: str, shape: tuple[int, int], why: str) -> None:
-    if matrix.shape != shape or 0 in shape:
-        raise DimensionMismatchError(f"{name} must have shape {shape} ({why}), but has shape {matrix.shape}.")
-
-
-def _vectors(values: Any, name: str, lengths: list[int]) -> Sequence[ExactArray | None]:
-    if values is None:
-        return [None] * len(lengths)
-    vectors = _per_head(values, name, 1)
-    found = [vector.shape[0] for vector in vectors]
-    if found != lengths:
-        raise DimensionMismatchError(
-            f"{name} must hold vectors of the lengths {lengths}, but holds vectors of the lengths {found}."
-        )
-    return vectors
-
-
-def _scales(scale: Any, heads: int) -> list[Fraction]:
-    try:
-        single = np.ndim(scale) == 0
-    except ValueError:
-        single = False
-    values = as_exact([scale] * heads if single else scale, "scale", ndim=1)
-    if values.shape[0] != heads:
-        raise DimensionMismatchError(
-            f"scale must be one number or one per head ({heads}), but holds {values.shape[0]}."
-        )
-    scales = list(fractions_of(values))
-    if min(scales) <= 0:
-        raise InvalidInputError(f"scale must be above 0, but holds {float(min(scales)):g}.")
-    return scales
 
 
 def _score_biases(values: Any, heads: int, n_tokens: int) -> ExactArray | None:

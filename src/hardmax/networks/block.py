@@ -92,6 +92,11 @@ class BaseBlock(ABC):
         return self.heads + self.width > 0
 
     @property
+    def smooth(self) -> bool:
+        """Whether the block is not piecewise affine: then it has no cells, and segments only are traced."""
+        return False
+
+    @property
     def largest(self) -> int:
         """The most numbers that the forward pass holds per point."""
         return max(self.d_in, self.d_out, self.width)
@@ -114,6 +119,13 @@ class BaseBlock(ABC):
         """The output at temperature zero, the winning keys (n, heads), and which units are on (n, width).
 
         Among tied keys the lowest index wins; a unit is on when its pre-activation is above zero.
+        """
+
+    @abstractmethod
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output, where those of the input are at most ``size``.
+
+        They hold beyond rounding errors; infinite or NaN where floats overflow.
         """
 
     # The affine map of a cell, from that of the blocks before
@@ -149,6 +161,10 @@ class BaseBlock(ABC):
         """The same block with the first keys of each head only."""
         return self
 
+    def with_rule(self, **changes: Any) -> Self:
+        """The same block with another rule, k, temperature or ties, if it has heads with a rule."""
+        return self
+
     def plain(self) -> tuple[Block, ...]:
         """The same map as blocks without leaky units."""
         return (self,)  # type: ignore[return-value]
@@ -179,6 +195,56 @@ class BaseBlock(ABC):
         if factors:
             state["factors"] = [factor.numbers for _, factor in factors.values()]
         return state | {name: getattr(self, name) for name in self._options}
+
+
+class SmoothBlock(BaseBlock):
+    """A block that is not piecewise affine: a norm, GELU, SiLU. It has values and no affine map of a cell."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the block is not piecewise affine."""
+        return True
+
+    def reach(self, size: Floats) -> Floats:
+        """Nobody asks for it: engines refuse such a network."""
+        raise not_affine(self)
+
+    def _added(
+        self, current: FloatMap, choice: NDArray[Any], exactly: Callable[[], flint.fmpq_mat]
+    ) -> FloatMap:
+        raise not_affine(self)
+
+    def _added_exactly(self, current: flint.fmpq_mat, choice: NDArray[Any] | None) -> flint.fmpq_mat:
+        raise not_affine(self)
+
+
+def not_affine(block: BaseBlock) -> InvalidInputError:
+    """The error of a question that needs affine maps."""
+    return InvalidInputError(
+        f"this question needs a piecewise-affine network, but {block!r} is not piecewise affine; "
+        "trace_segment follows such a network along a segment, with proof."
+    )
+
+
+def reached(weights: ExactArray | None, offsets: ExactArray, size: Floats) -> Floats:
+    """A bound on :math:`|Wy + b|` where :math:`|y|` is at most ``size``.
+
+    >>> reached(as_exact([[1, -2]], "w", ndim=2), as_exact([3], "b", ndim=1), np.array([1.0, 1.0])).round(3)
+    array([6.])
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        seen = size if weights is None else np.abs(weights.floats) @ size
+        return rounded_up(seen + np.abs(offsets.floats), float(size.sum()))
+
+
+def rounded_up(values: Floats, terms: float = 1.0) -> Floats:
+    """Sums and products of numbers that are not negative, above all roundings and underflows.
+
+    Each of up to :math:`2^{30}` terms is off by less than :math:`2^{-51}` of itself, or by a multiple of the
+    least float that ``terms`` bounds.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values * (1.0 + 2.0**-20) + (1.0 + terms) * 2.0**-1000
 
 
 def no_routings(points: Floats) -> NDArray[np.int32]:

@@ -1,8 +1,9 @@
 r"""The blocks of a network: attention, ReLU layers, maxout, affine maps (P1 Definition III.1).
 
 All numbers are :class:`~hardmax.exact.rationals.ExactArray`: floats drive the forward pass, and the exact
-numbers behind them, where they differ, decide about regions. :class:`Attention` has a module of its own,
-:mod:`hardmax.networks.attention`.
+numbers behind them, where they differ, decide about regions. :class:`Attention` and
+:class:`MixtureOfExperts` have modules of their own, :mod:`hardmax.networks.attention` and
+:mod:`hardmax.networks.heads.experts`.
 
 A leaky ReLU layer is a plain one between two affine maps, exactly. With :math:`\alpha \ne 0`,
 
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import flint
 import numpy as np
@@ -35,8 +36,11 @@ from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks.affine_maps import FloatMap, exact_affine, exact_scores
 from hardmax.networks.attention import Attention, DistinctKeys, HeadBlock, distinct_keys
-from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units
+from hardmax.networks.block import BaseBlock, Traced, many, no_routings, no_units, reached, rounded_up
+from hardmax.networks.heads.experts import MixtureOfExperts
 from hardmax.networks.layers import AffineLayer, Layer, MaxLayer, ReluLayer, decided_keys, near_rows
+from hardmax.networks.norms import LayerNorm, RMSNorm
+from hardmax.networks.smooth import SmoothFeedForward
 
 Floats = NDArray[np.float64]
 Exactly = Callable[[], flint.fmpq_mat]
@@ -93,6 +97,7 @@ class FeedForward(BaseBlock):
     b_out: ExactArray
     skip: bool
     slope: ExactArray
+    given: ClassVar[Any] = None  # which units are on for every winner of the head before, if that is known
     _arrays: ClassVar[dict[str, int]] = {"w_in": 2, "b_in": 1, "w_out": 2, "b_out": 1}
     _options: ClassVar[tuple[str, ...]] = ("skip",)
 
@@ -176,6 +181,13 @@ class FeedForward(BaseBlock):
                 y += points
         return y, no_routings(points), on
 
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output."""
+        steepest = np.maximum(1.0, np.abs(self.slope.floats))
+        seen = rounded_up(reached(self.w_in, self.b_in, size) * steepest)
+        added = reached(self.w_out, self.b_out, seen)
+        return rounded_up(added + size) if self.skip else added
+
     def plain(self) -> tuple[Block, ...]:
         """The same map without leaky units, as at most three plain blocks."""
         return tuple(self._plain()) if self.leaky else (self,)
@@ -193,16 +205,16 @@ class FeedForward(BaseBlock):
         simple = size == n
         if not (simple and self.w_in is None and self.b_in.all_zero()):
             w_in = ExactArray(np.eye(d)) if self.w_in is None else self.w_in
-            w = _assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
-            yield Affine(w, _assembled((size,), ((places,), self.b_in)))
+            w = assembled((size, d), kept_part, (np.ix_(places, np.arange(d)), w_in))
+            yield Affine(w, assembled((size,), ((places,), self.b_in)))
         factors = [Fraction(1) if slope == 0 else (1 - slope) / slope for slope in slopes]
         steeper = as_exact(np.array(factors, dtype=object), "(1 - slope) / slope", ndim=1)
-        selected = _assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
-        added = _assembled((size, n), ((ends, np.arange(n)), steeper))
+        selected = assembled((n, size), ((np.arange(n), places), ExactArray(np.ones(n))))
+        added = assembled((size, n), ((ends, np.arange(n)), steeper))
         yield FeedForward(None if simple else selected, None, added, None, skip=True)
         w_out = _scaled(self.w_out, [Fraction(1) if slope == 0 else slope for slope in slopes])
         b_out: Any = self.b_out
-        yield Affine(_assembled((e, size), kept_part, (np.ix_(np.arange(e), ends), w_out)), b_out)
+        yield Affine(assembled((e, size), kept_part, (np.ix_(np.arange(e), ends), w_out)), b_out)
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form; an identity in front is left out."""
@@ -210,7 +222,7 @@ class FeedForward(BaseBlock):
         square = w is not None and w.shape[0] == w.shape[1]  # an identity as wide as the layer may be huge
         identity = w is None or (square and not w.rounded and np.array_equal(w.floats, np.eye(self.width)))
         scores = None if identity else w
-        return [ReluLayer(scores, self.b_in, self.w_out, self.b_out, self.skip, unit)]
+        return [ReluLayer(scores, self.b_in, self.w_out, self.b_out, self.skip, unit, self.given)]
 
     def state(self) -> dict[str, Any]:
         """What must survive a file; a slope of zero need not."""
@@ -285,6 +297,10 @@ class Affine(BaseBlock):
         with np.errstate(over="ignore", invalid="ignore"):
             y = np.asarray(points @ self.w.floats.T + self.b.floats)
         return y, no_routings(points), no_units(points)
+
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output."""
+        return reached(self.w, self.b, size)
 
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form."""
@@ -439,6 +455,13 @@ class Maxout(HeadBlock):
                 y += points
         return y, keys.first[np.arange(len(keys.first)), winners[:, :, 0]], no_units(points)
 
+    def reach(self, size: Floats) -> Floats:
+        """Bounds on the absolute values of the output."""
+        pieces = [reached(self.scores.take(g), self.biases.take(g), size) for g in range(self.heads)]
+        best = np.array([values[present].max() for values, present in zip(pieces, self.mask, strict=True)])
+        added = reached(self.w_out, self.b_out, best)
+        return rounded_up(added + size) if self.skip else added
+
     def layers(self, head: int, unit: int) -> list[Layer]:
         """The internal form: the maxima and, unless they go on as they are, an affine layer."""
         decided, groups = decided_keys(self.scores, self.biases, self.mask)
@@ -469,7 +492,7 @@ class Maxout(HeadBlock):
         return exact_affine(self.w_out, self.b_out, exact_affine(*self._winning(choice), current))
 
 
-Block = Attention | FeedForward | Maxout | Affine
+Block = Attention | FeedForward | Maxout | MixtureOfExperts | Affine | LayerNorm | RMSNorm | SmoothFeedForward
 
 
 def plain_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -495,7 +518,7 @@ def block_of(state: Mapping[str, Any]) -> Block:
     >>> block_of(Affine([[2.0]], [1.0]).state())([3.0])
     array([7.])
     """
-    kinds: dict[str, type[Block]] = {kind.__name__: kind for kind in (Attention, FeedForward, Maxout, Affine)}
+    kinds: dict[str, type[Block]] = {kind.__name__: kind for kind in get_args(Block)}
     kind = kinds[state["block"]]
     factors = [as_exact(values, "factor", ndim=2) for values in state.get("factors", [])]
     options: dict[str, Any] = {name: state[name] for name in kind._options}
@@ -507,6 +530,8 @@ def block_of(state: Mapping[str, Any]) -> Block:
             options[name] = ExactProduct(chains, values["scales"], column=values["column"])
         else:
             options[name] = None if values is None else as_exact(values, name, ndim=ndim)
+    if "experts" in state:
+        options["experts"] = [block_of(expert) for expert in state["experts"]]
     if "slope" in state:
         options["slope"] = as_exact(state["slope"], "slope", ndim=1)
     if not isinstance(options.get("skip", False), bool):
@@ -522,7 +547,7 @@ def _check_skip(skip: bool, d_in: int, d_out: int) -> None:
         )
 
 
-def _assembled(shape: tuple[int, ...], *parts: tuple[Any, ExactArray]) -> Any:
+def assembled(shape: tuple[int, ...], *parts: tuple[Any, ExactArray]) -> Any:
     """An exact array that is zero but for its parts, each an index and what stands there."""
     floats = np.zeros(shape)
     for index, part in parts:

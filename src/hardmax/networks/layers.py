@@ -11,6 +11,9 @@ Two clean-ups are done here, once and exactly: masked keys disappear, and keys o
 score become one key with the mean of their outputs (they win together wherever they win; the zero-temperature
 limit of softmax is that mean).
 
+Norms (:class:`NormLayer`), smooth activations (:class:`SmoothLayer`) and softmax (:class:`SoftmaxLayer`) are
+not piecewise affine. :func:`layers_of` refuses them unless asked; the enclosures along a segment ask.
+
 What an engine does with a :class:`MaxLayer`. It is a :class:`ArgmaxLayer` in everything that is decided:
 heads, keys, scores, walls, their codes, the order of cells, the lowest key in the signature where several
 coincide on a cell. Only what leaves it is different:
@@ -39,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 
@@ -144,6 +148,7 @@ class ReluLayer(_AnyLayer):
     offsets: ExactArray
     skip: bool
     first_unit: int
+    given: list[NDArray[np.bool_] | None] | None = None  # units that are on, by the winner of the head before
 
     @property
     def factors(self) -> tuple[tuple[ExactArray, ...], ...]:
@@ -216,7 +221,7 @@ class ArgmaxLayer(_AnyLayer):
     def mean_output(self, keys: NDArray[np.int64]) -> NDArray[np.float64]:
         """What keys of one head add that win together: the mean over the keys of the block."""
         if not self.mean:
-            return self.outputs.floats[keys[0]]
+            return np.asarray(self.outputs.floats[keys[0]])
         shares = self.multiplicities[keys] / self.multiplicities[keys].sum()
         parts = shares[:, None] * self.outputs.floats[keys]
         return np.array([fsum(column) for column in parts.T])  # off by three roundings, however many keys tie
@@ -271,11 +276,78 @@ class MaxLayer(ArgmaxLayer):
         return self.heads + (self.d_in if self.skip else 0)
 
 
+@dataclass(frozen=True, eq=False)
+class SoftmaxLayer(ArgmaxLayer):
+    r""":math:`y \mapsto [y +]\; \sum_h \sum_j p_{hj} v_{hj}` with softmax probabilities of the scores over a
+    temperature.
+
+    The routing is still the largest score; it decides nothing that goes on.
+    """
+
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class NormLayer(_AnyLayer):
+    r""":math:`y \mapsto \gamma \odot y / \sqrt{|y|^2 / d + \varepsilon} + \beta`; ``centred``: of :math:`y`
+    less its mean.
+    """
+
+    scale: ExactArray
+    shift: ExactArray
+    epsilon: ExactArray
+    centred: bool
+
+    @property
+    def d_in(self) -> int:
+        """Dimension of what enters."""
+        return self.scale.shape[0]
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of what leaves."""
+        return self.d_in
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothLayer(_AnyLayer):
+    r""":math:`y \mapsto [y +]\; U \varphi(Zy + z) + b` with a smooth activation."""
+
+    scores: ExactArray
+    biases: ExactArray
+    outputs: ExactArray
+    offsets: ExactArray
+    skip: bool
+    activation: str
+
+    @property
+    def d_in(self) -> int:
+        """Dimension of what enters."""
+        return self.scores.shape[1]
+
+    @property
+    def d_out(self) -> int:
+        """Dimension of what leaves."""
+        return self.outputs.shape[0]
+
+
 Layer = AffineLayer | ReluLayer | ArgmaxLayer | MaxLayer
+AnyLayer = Layer | NormLayer | SmoothLayer | SoftmaxLayer
+
+
+def refuse_smooth(network: Network) -> None:
+    """One sentence for a network that is not piecewise affine, where cells are asked for."""
+    for i, block in enumerate(network.blocks):
+        if block.smooth:
+            raise InvalidInputError(
+                f"network must be piecewise affine, but block {i} is {block!r}; try trace_segment, which "
+                "follows such a network along a segment, or hm.regions.routing_network for the cells of its "
+                "first routing."
+            )
 
 
 def layers_of(network: Network) -> tuple[Layer, ...]:
-    """The blocks of a network in the internal form.
+    """The blocks of a piecewise-affine network in the internal form.
 
     Attention, plain ReLU layers and affine maps give one layer each; maxout gives a
     :class:`MaxLayer` and, unless its maxima go on as they are, an affine layer; a leaky layer a fold between
@@ -289,13 +361,29 @@ def layers_of(network: Network) -> tuple[Layer, ...]:
     >>> layer.key, layer.outputs.floats[:, 0]       # keys 0 and 1 have the same score: they share the mean
     (array([0, 2]), array([0.5, 3. ]))
     """
-    layers: list[Layer] = []
+    refuse_smooth(network)
+    return all_layers_of(network)
+
+
+def all_layers_of(network: Network) -> tuple[Any, ...]:
+    """The same for any network, with norms, smooth activations and softmax."""
+    layers: list[Any] = []
     head = unit = 0
     for block in network.blocks:
+        if block.chooses_sets:
+            raise sets_unknown(block)
         for plain in block.plain():
             layers += plain.layers(head, unit)
         head, unit = head + block.heads, unit + block.width
     return tuple(layers)
+
+
+def sets_unknown(block: object) -> InvalidInputError:
+    """What to say where single keys must win."""
+    return InvalidInputError(
+        f"network must have blocks that choose single keys here, but has {block!r}, whose sets only "
+        "enumerate_regions, count_cells and count_regions find; try one of these."
+    )
 
 
 def decided_keys(

@@ -37,8 +37,10 @@ class Network(Result):
 
     Parameters
     ----------
-    blocks : sequence of Attention, FeedForward, Maxout, Affine
-        Each must take what the one before it gives.
+    blocks : sequence of Attention, FeedForward, Maxout, MixtureOfExperts, Affine, LayerNorm, RMSNorm,
+        SmoothFeedForward
+        Each must take what the one before it gives. With one of the last three, or with softmax, the network
+        is not piecewise affine: it has values and can be traced along segments, but has no linear regions.
     description : dict, optional
         How the network was made, in plain values; it is saved along.
 
@@ -80,8 +82,8 @@ class Network(Result):
         for i, block in enumerate(blocks):
             if not isinstance(block, Block):
                 raise InvalidInputError(
-                    f"blocks must hold Attention, FeedForward, Maxout and Affine, but block {i} is a "
-                    f"{type(block).__name__}."
+                    "blocks must hold Attention, FeedForward, Maxout, MixtureOfExperts, Affine, LayerNorm, "
+                    f"RMSNorm and SmoothFeedForward, but block {i} is a {type(block).__name__}."
                 )
         for i, (before, after) in enumerate(pairwise(blocks)):
             if before.d_out != after.d_in:
@@ -295,6 +297,36 @@ class Network(Result):
                 f"n_blocks must be from 1 to {len(self.blocks)}, the number of blocks, but was {n_blocks}."
             )
         return Network(self.blocks[:n_blocks], self.description)
+
+    def with_rule(
+        self,
+        rule: str | None = None,
+        *,
+        k: int | None = None,
+        temperature: ArrayLike | None = None,
+        ties: str | None = None,
+    ) -> Network:
+        """The network with another rule in all its attention blocks, to compare what rules do.
+
+        Parameters
+        ----------
+        rule : {"hardmax", "top-k", "sparsemax", "relu"}, optional
+            By default every block keeps its own.
+        k, temperature, ties : optional
+            As in :class:`~hardmax.networks.attention.Attention`.
+
+        Examples
+        --------
+        >>> net = Network.random(2, n_tokens=5, heads=2, depth=1, d_ff=0, rng=0)
+        >>> net.with_rule("top-k", k=2).blocks
+        (Attention(2 heads, 5 keys, 2 -> 2, skip, top-2),)
+        """
+        given = {"rule": rule, "k": k, "temperature": temperature, "ties": ties}
+        changes = {name: value for name, value in given.items() if value is not None}
+        if not any(block.name == "attention" for block in self.blocks):
+            raise InvalidInputError(f"network must have attention to have a rule, but has {self.blocks!r}.")
+        words = {name: str(value) for name, value in changes.items()}
+        return Network(tuple(block.with_rule(**changes) for block in self.blocks), self.description | words)
 
     # Ways to make one
     # ------------------------------------------------------------------------------------------------------

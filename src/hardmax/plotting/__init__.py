@@ -30,6 +30,7 @@ __all__ = ["draw"]
 # Where the picture of each kind of result is drawn. What has no part to choose is drawn whole, without a box.
 _IN_A_BOX = {
     "PowerDiagram": "diagrams.draw_diagram",
+    "OrderKDiagram": "diagrams.draw_diagram",
     "CommonRefinement": "diagrams.draw_refinement",
     "Hypersurface": "diagrams.draw_hypersurface",
     "RegionSet": "regions.draw_regions",
@@ -37,11 +38,17 @@ _IN_A_BOX = {
 _WHOLE = {
     "MinkowskiVertices": ("polytopes.draw_sum", "a Minkowski sum"),
     "SegmentTrace": ("profiles.draw_trace", "a segment"),
+    "CertifiedTrace": ("enclosures.draw_certified", "a segment"),
+    "NormedDiagram": ("enclosures.draw_normed", "a diagram"),
+    "TransformerTrace": ("profiles.draw_trace", "a segment"),
+    "FrozenContextEffect": ("profiles.draw_frozen_context", "a segment"),
     "InformationFlow": ("flows.draw_flow", "a flow"),
     "HeadBudget": ("growth.draw_budget", "a budget"),
     "StabilityReport": ("temperatures.draw_report", "a report"),
     "CostEstimate": ("advice.draw_estimate", "an estimate"),
     "Advice": ("advice.draw_advice", "advice"),
+    "CertifiedTemperature": ("temperatures.draw_certified", "a certified temperature"),
+    "RouterFlips": ("atlases.draw_flips", "decisions"),
     "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
     "LayerSlice": ("atlases.draw_slice", "a slice"),
 }

@@ -1,4 +1,4 @@
-"""Real models: the cells of all heads of a layer with the tokens among them, and how hard every head is."""
+"""Real models: the cells of a layer with the tokens among them, how hard every head is, and what may flip."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.collections import PolyCollection
 
-from hardmax.plotting.style import FILLS, INK, given_or_new, number_of, styled
+from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, number_of, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hardmax.models.atlas.head_atlas import HeadAtlas
     from hardmax.models.atlas.layer_cells import LayerSlice
+    from hardmax.models.atlas.router_flips import RouterFlips
 
 _MAX_LABELS = 40  # beyond this, words would cover the picture
 _NEAR = 0.05  # a token this close to the plane, relative to the picture, counts as on it
@@ -94,4 +95,54 @@ def draw_atlas(atlas: HeadAtlas, *, ax: Axes | None = None) -> Axes:
         )
         if ax.figure is not None:
             ax.figure.colorbar(image, ax=ax, shrink=0.9)
+    return ax
+
+
+def draw_flips(found: RouterFlips, *, ax: Axes | None = None) -> Axes:
+    """Draw margins over the bounds of their errors, layer by layer, and the share that cannot flip.
+
+    Right of 1 a margin is a proof by itself. What lies beyond the picture is drawn at its edges.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> axes = draw_flips(hm.models.router_flips(hm.models.bundled_source(), dtype="float8_e5m2"))
+    >>> axes.get_xlabel()
+    'margin over bound'
+    """
+    low, high = 1e-2, 1e4
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(found.bound > 0.0, found.margin / found.bound, np.inf)
+    ratio = np.clip(np.nan_to_num(ratio, nan=0.0, posinf=high), low * 1.01, high * 0.99)
+    bins = np.geomspace(low, high, 61)
+    layers = found.layers
+    with styled():
+        ax = given_or_new(ax, 5.8, 1.6 + 0.5 * max(3, len(layers)))
+        for row, (layer, share) in enumerate(zip(layers, found.layer_shares, strict=True)):
+            here = found.layer == layer
+            safe, all_of_them = (
+                np.histogram(ratio[which], bins)[0] for which in (here & found.cannot_flip, here)
+            )
+            for counts, colour in ((all_of_them, LINES[1]), (safe, LINES[2])):
+                heights = 0.85 * counts / max(1, all_of_them.max())
+                ax.bar(bins[:-1], heights, np.diff(bins), row, align="edge", color=colour, linewidth=0)
+            ax.annotate(
+                f"{100 * share:.1f} %",
+                (1.01, row + 0.3),
+                xycoords=("axes fraction", "data"),
+                annotation_clip=False,
+            )
+        ax.axvline(1.0, color=INK, linewidth=0.9)
+        ax.set(
+            xscale="log",
+            xlim=(low, high),
+            ylim=(-0.05, len(layers)),
+            yticks=np.arange(len(layers)) + 0.4,
+            yticklabels=[str(layer) for layer in layers],
+            xlabel="margin over bound",
+            ylabel="layer",
+            title=f"{100 * found.share:.1f} % of {number_of(found.n_decisions, 'decision')} cannot flip in "
+            f"{found.dtype}",
+        )
+        ax.spines[["top", "right"]].set_visible(False)
     return ax

@@ -1,7 +1,8 @@
 """Power diagrams (P1 figure 3) and tropical polynomials (P1 Definitions III.7 and III.8) in the plane.
 
 Cells of a diagram are coloured by key, walls are black, keys are white stars. A key whose cell has no
-interior keeps its star, but hollow: it is there, and it never wins on an open set.
+interior keeps its star, but hollow: it is there, and it never wins on an open set. Cells of an order-k
+diagram carry the numbers of the k keys that win there.
 
 Cells and walls of polynomials may run to infinity; what is drawn is the part inside a box, clipped in floats,
 for the eye only.
@@ -21,6 +22,7 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
+from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram
 from hardmax.geometry.domains import Box
 from hardmax.plotting.style import (
     FILLS,
@@ -47,7 +49,7 @@ _MAX_LABELS = 40  # beyond this, numbers would cover the picture
 
 
 def draw_diagram(
-    diagram: PowerDiagram,
+    diagram: PowerDiagram | OrderKDiagram,
     *,
     ax: Axes | None = None,
     box: Box | None = None,
@@ -60,14 +62,14 @@ def draw_diagram(
 
     Parameters
     ----------
-    diagram : PowerDiagram
+    diagram : PowerDiagram or OrderKDiagram
         A diagram in two dimensions.
     box : Box, optional
         The part of the plane that is shown; by default a square that holds every key.
     title : str, optional
         A line above the picture.
     colours : sequence of str, optional
-        One colour per key; by default those of :func:`cell_colours`.
+        One colour per cell; by default those of :func:`cell_colours`.
 
     Examples
     --------
@@ -91,22 +93,26 @@ def draw_diagram(
         draw_keys(ax, diagram)
         if not crowded:
             _name_keys(ax, points)
-            _name_cells(ax, diagram, polygons, box)
+            if isinstance(diagram, OrderKDiagram):
+                _name_sets(ax, diagram, polygons, box)
+            else:
+                _name_cells(ax, diagram, polygons, box)
         frame(ax, box, "$q_1$", "$q_2$")
         if title is not None:
             ax.set_title(title)
     return ax
 
 
-def draw_keys(ax: Axes, diagram: PowerDiagram, size: float = 130) -> None:
+def draw_keys(ax: Axes, diagram: PowerDiagram | OrderKDiagram, size: float = 130) -> None:
     """Draw the keys of a diagram: white stars for those that win on an open set, hollow ones for the others.
 
     Beyond forty keys they are dots.
     """
     n = len(diagram.sites)
+    winners = diagram.reachable if isinstance(diagram, OrderKDiagram) else diagram.nonempty
     crowded = n > _MAX_LABELS
     for won, face, zorder in ((True, "white", 4), (False, "none", 3)):
-        x, y = diagram.sites[diagram.nonempty == won].T
+        x, y = diagram.sites[winners == won].T
         ax.scatter(
             x,
             y,
@@ -154,9 +160,26 @@ def _name_cells(ax: Axes, diagram: PowerDiagram, polygons: Sequence[Any], box: B
         ax.text(x, y, f"cell {j}", ha="center", va="center", fontsize=8, zorder=6)
 
 
-def cell_colours(diagram: PowerDiagram) -> list[str]:
-    """One colour per key: the palette in order while it lasts, else adjacent cells in different colours."""
-    n = len(diagram.nonempty)
+def _name_sets(ax: Axes, diagram: OrderKDiagram, polygons: Sequence[Any], box: Box) -> None:
+    """Write the members of their sets into the cells that are large enough for it, beside the stars."""
+    room, side = 2e-3 * box.volume, np.sqrt(box.volume)
+    for members, corners in zip(diagram.sets.tolist(), polygons, strict=True):
+        if len(corners) > 2 and _area(corners) > room * len(members):
+            x, y = np.mean(corners, axis=0)
+            near = np.abs(diagram.sites - [x, y]) < [0.09 * side, 0.05 * side]
+            below = 0.08 * side if near.all(axis=1).any() else 0.0
+            name = ",".join(map(str, members))
+            ax.text(x, y - below, name, ha="center", va="center", fontsize=8, zorder=6)
+
+
+def _area(corners: Floats) -> float:
+    x, y = corners.T
+    return abs(float(x @ np.roll(y, -1) - np.roll(x, -1) @ y)) / 2
+
+
+def cell_colours(diagram: PowerDiagram | OrderKDiagram) -> list[str]:
+    """One colour per cell: the palette in order while it lasts, else adjacent cells in different colours."""
+    n = diagram.n_cells if isinstance(diagram, OrderKDiagram) else diagram.n_keys
     if n <= len(FILLS):
         return list(FILLS[:n])
     return [FILLS[colour] for colour in different_neighbours(n, diagram.adjacency(), len(FILLS))]
@@ -171,14 +194,16 @@ def _square(points: Floats, share: float) -> Box:
     return Box((centre - radius).tolist(), (centre + radius).tolist())
 
 
-def compare_diagrams(diagrams: Sequence[PowerDiagram], *, titles: Sequence[str], box: Box) -> Picture:
-    """Draw several diagrams of the same keys side by side in one box, with the same colours.
+def compare_diagrams(
+    diagrams: Sequence[PowerDiagram | OrderKDiagram], *, titles: Sequence[str], box: Box
+) -> Picture:
+    """Draw several diagrams of the same keys side by side in one box, cells of a key in the same colour.
 
     P1 figure 3 is ``compare_diagrams([power_diagram(keys, 0), attention_diagram(keys)], ...)``.
 
     Parameters
     ----------
-    diagrams : sequence of PowerDiagram
+    diagrams : sequence of PowerDiagram or OrderKDiagram
     titles : sequence of str
         One per diagram.
     box : Box
@@ -202,7 +227,8 @@ def compare_diagrams(diagrams: Sequence[PowerDiagram], *, titles: Sequence[str],
         figure = new_figure(4.4 * len(diagrams), 4.9)
         axes = figure.subplots(1, len(diagrams), squeeze=False)[0]
         for ax, diagram, title in zip(axes, diagrams, titles, strict=True):
-            draw_diagram(diagram, ax=ax, box=box, title=title, colours=cell_colours(diagrams[0]))
+            same = diagram if isinstance(diagram, OrderKDiagram) else diagrams[0]
+            draw_diagram(diagram, ax=ax, box=box, title=title, colours=cell_colours(same))
         figure.legend(
             handles=[
                 key_handle("white", "key"),

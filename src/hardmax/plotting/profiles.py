@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hardmax.geometry.domains import Box
     from hardmax.regions.result import RegionSet
     from hardmax.regions.segment.trace import SegmentTrace
+    from hardmax.regions.sequences.frozen_context import FrozenContextEffect
+    from hardmax.regions.sequences.trace import TransformerTrace
 
 
 Floats = NDArray[np.float64]
@@ -148,12 +150,12 @@ def _draw_curves(ax: Axes, ends: Floats, values: Floats) -> list[Line2D]:
     return curves
 
 
-def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
-    """Draw the outputs of a network along a segment.
+def draw_trace(result: SegmentTrace | TransformerTrace, *, ax: Axes | None) -> Axes:
+    """Draw the outputs of a network along a segment; those of a transformer token by token.
 
     Parameters
     ----------
-    result : SegmentTrace
+    result : SegmentTrace or TransformerTrace
         The pieces of the network.
 
     Examples
@@ -166,7 +168,8 @@ def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
     """
     places = np.concatenate([[0.0], result.breakpoints, [result.reach]])
     ends = np.column_stack([places[:-1], places[1:]])[: result.n_pieces]
-    values = np.swapaxes(result.values, 1, 2)[:, :_CURVES]  # (pieces, outputs, 2)
+    flat = result.values.reshape(result.n_pieces, 2, -1)
+    values = np.swapaxes(flat, 1, 2)[:, :_CURVES]  # (pieces, outputs, 2)
     with styled():
         ax = given_or_new(ax, 6.4, 4.2)
         low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
@@ -183,3 +186,65 @@ def draw_trace(result: SegmentTrace, *, ax: Axes | None) -> Axes:
         if len(curves) > 1:
             ax.legend(handles=curves, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
+
+
+def draw_frozen_context(result: FrozenContextEffect, *, ax: Axes | None) -> Axes:
+    """Draw which token each head reads along a segment: with frozen keys above, with moving keys below.
+
+    Where both differ the lower strip is hatched.
+
+    Parameters
+    ----------
+    result : FrozenContextEffect
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> layer = hm.SelfAttention([[[1.0]]], [[[1.0]]], [[[1.0]]], [[[1.0]]])
+    >>> effect = hm.regions.frozen_context_effect(hm.Transformer([layer]), [[1.0], [2.0]], 0, [4.0])
+    >>> axes = draw_frozen_context(effect, ax=None)
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['head 1 frozen', 'moving']
+    """
+    heads = result.frozen.shape[1]
+    read = np.unique(np.concatenate([result.frozen, result.moving]))
+    colours = {int(token): LINES[i % len(LINES)] for i, token in enumerate(read)}
+    with styled():
+        ax = given_or_new(ax, 6.4, 0.9 + 0.62 * heads)
+        places, labels = [], []
+        for h in range(heads):
+            for below, strip in enumerate((result.frozen[:, h], result.moving[:, h])):
+                height = -(h * 1.3 + 0.5 * below)
+                places.append(height)
+                labels.append("moving" if below else f"head {h + 1} frozen")
+                _draw_strip(ax, result, strip, height, colours)
+                if below:
+                    _draw_differences(ax, result, h, height)
+        ax.set(xlim=(0.0, 1.0), ylim=(min(places) - 0.4, 0.4), xlabel="share of the way")
+        ax.set_yticks(places, labels)
+        ax.set_title(
+            f"token {result.follow}: all heads agree on {100 * result.agreement_of_all:.0f} % of the way"
+        )
+        for side in ("left", "right", "top"):
+            ax.spines[side].set_visible(False)
+    return ax
+
+
+def _draw_strip(
+    ax: Axes, result: FrozenContextEffect, strip: NDArray[np.int32], height: float, colours: dict[int, Any]
+) -> None:
+    """Stretches in which one token is read, with its number where there is room."""
+    starts = np.flatnonzero(np.diff(strip, prepend=-1))
+    ends = [*starts[1:], len(strip)]
+    for first, last in zip(starts.tolist(), ends, strict=True):
+        left, right = result.breakpoints[first], result.breakpoints[last]
+        token = int(strip[first])
+        ax.broken_barh([(left, right - left)], (height - 0.2, 0.4), color=colours[token], linewidth=0)
+        if right - left > 0.035:
+            ax.text(0.5 * (left + right), height, str(token), ha="center", va="center", color="white", size=7)
+
+
+def _draw_differences(ax: Axes, result: FrozenContextEffect, h: int, height: float) -> None:
+    differ = np.flatnonzero(result.frozen[:, h] != result.moving[:, h])
+    spans = [(result.breakpoints[i], result.breakpoints[i + 1] - result.breakpoints[i]) for i in differ]
+    ax.broken_barh(spans, (height - 0.2, 0.4), facecolor="none", edgecolor="white", hatch="////", linewidth=0)

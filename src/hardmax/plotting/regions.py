@@ -8,7 +8,7 @@ such pictures are pixels, also inside an SVG, with text and axes as text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -206,6 +206,42 @@ def compare_depths(
         raise InvalidInputError("blocks must hold at least one number of blocks, but is empty.")
     results = [enumerate_regions(network.truncate(n), domain) for n in blocks]
     shown = _checked(results[-1], box, colour)
+    return _panels(results, [f"block {n}: {network.blocks[n - 1].name}" for n in blocks], shown, colour)
+
+
+def compare_rules(
+    results: Mapping[str, RegionSet], *, box: Box | None = None, colour: Colouring = "map"
+) -> Picture:
+    """Draw the cells of the same keys under different rules, panel by panel.
+
+    Parameters
+    ----------
+    results : dict of RegionSet
+        By what stands above each panel; all with inputs in the plane.
+    box : Box, optional
+        The part of the plane that all panels show.
+    colour : {"map", "region"}
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net, box = hm.Network.random(2, n_tokens=4, heads=1, depth=1, d_ff=0, rng=0), hm.Box.cube(2, -3, 3)
+    >>> two = {"hardmax": net, "top-2": net.with_rule("top-k", k=2)}
+    >>> figure = compare_rules({name: hm.enumerate_regions(each, box) for name, each in two.items()})
+    >>> [axes.get_title().splitlines()[0] for axes in figure.axes]
+    ['hardmax', 'top-2']
+    """
+    if not results:
+        raise InvalidInputError("results must hold at least one RegionSet, but is empty.")
+    for name, result in results.items():
+        if result.d != 2:
+            raise InvalidInputError(f"results must lie in the plane, but {name!r} has dimension {result.d}.")
+    shown = _checked(next(iter(results.values())), box, colour)
+    return _panels(list(results.values()), list(results), shown, colour)
+
+
+def _panels(results: Sequence[RegionSet], titles: Sequence[str], shown: Box, colour: str) -> Picture:
+    """Partitions of the same part of the plane, side by side."""
     columns = min(len(results), 2 if len(results) == 4 else 3)
     rows = -(-len(results) // columns)
     drawn: set[str] = set()
@@ -213,10 +249,9 @@ def compare_depths(
         figure = new_figure(3.6 * columns, 3.8 * rows + 0.4)
         layout: Any = figure.get_layout_engine()
         layout.set(w_pad=0.1)  # the numbers at the corners of neighbouring panels do not touch
-        for i, (n, result) in enumerate(zip(blocks, results, strict=True)):
+        for i, (title, result) in enumerate(zip(titles, results, strict=True)):
             ax = figure.add_subplot(rows, columns, i + 1)
-            title = f"block {n}: {network.blocks[n - 1].name}\n{counted(result)}"
-            drawn |= _draw(ax, result, shown, colour, title)
+            drawn |= _draw(ax, result, shown, colour, f"{title}\n{counted(result)}")
             ax.label_outer()
         explain(figure, drawn)
     return figure

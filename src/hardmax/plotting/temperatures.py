@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
     from hardmax.geometry.domains import Box
+    from hardmax.temperature.certified import CertifiedTemperature
     from hardmax.temperature.margin_bounds import StabilityBounds
     from hardmax.temperature.observed_scores import StabilityReport
 
@@ -181,6 +182,47 @@ def draw_report(report: StabilityReport, *, ax: Axes | None = None) -> Axes:
         )
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(loc="upper left", frameon=False)
+    return ax
+
+
+def draw_certified(found: CertifiedTemperature, *, ax: Axes | None = None) -> Axes:
+    """Draw how far the closest decision is ahead at each temperature, and up to where it is proven.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> head = hm.Attention([[[1.0], [-1.0]]], None, [[[1.0, 0.0], [0.0, 3.0]]], skip=False)
+    >>> axes = draw_certified(hm.certified_temperature(hm.Network([head]), [[1.0]]))
+    >>> axes.get_xlabel()
+    'temperature'
+    """
+    with styled():
+        ax = given_or_new(ax, 5.6, 3.8)
+        if not len(found.curve_temperatures):
+            raise InvalidInputError("there is no picture of decisions that no temperature changes.")
+        ax.plot(found.curve_temperatures, found.curve_leads, color=LINES[0], label="smallest lead, measured")
+        ax.axhline(0.0, color=INK, linewidth=0.8)
+        ax.axvspan(
+            found.curve_temperatures[0],
+            found.temperature,
+            color=LINES[2],
+            alpha=0.18,
+            linewidth=0,
+            label="proven",
+        )
+        if found.broken_input >= 0:
+            ax.axvline(
+                found.broken_temperature, color=LINES[1], linestyle="--", label="another decision, proven"
+            )
+        ax.set(
+            xscale="log",
+            xlim=(found.curve_temperatures[0], found.curve_temperatures[-1]),
+            xlabel="temperature",
+            ylabel="lead of the decision",
+            title=f"{found.n_inputs:,} decisions hold up to temperature {found.temperature:.4g}",
+        )
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(loc="best", frameon=False)
     return ax
 
 

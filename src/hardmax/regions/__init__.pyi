@@ -1,6 +1,10 @@
 from hardmax.regions.api import count_cells as count_cells
 from hardmax.regions.api import count_regions as count_regions
 from hardmax.regions.api import enumerate_regions as enumerate_regions
+from hardmax.regions.enclosures.normed_plane import NormedDiagram as NormedDiagram
+from hardmax.regions.enclosures.normed_plane import normed_diagram as normed_diagram
+from hardmax.regions.enclosures.normed_routing import routing_network as routing_network
+from hardmax.regions.enclosures.trace import CertifiedTrace as CertifiedTrace
 from hardmax.regions.result import CellCount as CellCount
 from hardmax.regions.result import RegionCount as RegionCount
 from hardmax.regions.result import RegionSet as RegionSet
@@ -8,3 +12,7 @@ from hardmax.regions.sampling.estimate import CellEstimate as CellEstimate
 from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
 from hardmax.regions.segment.trace import SegmentTrace as SegmentTrace
 from hardmax.regions.segment.trace import trace_segment as trace_segment
+from hardmax.regions.sequences.frozen_context import FrozenContextEffect as FrozenContextEffect
+from hardmax.regions.sequences.frozen_context import frozen_context as frozen_context
+from hardmax.regions.sequences.frozen_context import frozen_context_effect as frozen_context_effect
+from hardmax.regions.sequences.trace import TransformerTrace as TransformerTrace

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.networks.key_sets import Listed
+from hardmax.networks.heads.key_sets import Listed
 from hardmax.networks.network import Network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
@@ -311,8 +311,8 @@ class _Run:
         """The same for a network whose heads choose sets: again and again, until no set is missing."""
         if self.checkpoint is not None:
             raise InvalidInputError(
-                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are found "
-                "more than once; try max_cells or time_limit."
+                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are "
+                "found more than once; try max_cells or time_limit."
             )
         asked, begin = self.question, time.monotonic()
 
@@ -331,7 +331,8 @@ class _Run:
         if not proven.all():
             tally = _tally_of(found, proven)
             found = replace(found, complete=False, table=cells.select(proven).table, tally=tally)
-        return replace(found, question=asked, listed=listed)
+        whole: _Found = replace(found, question=asked, listed=listed)
+        return whole
 
     def process(self, schedule: Schedule, begin: float, keeper: Checkpoint | None = None) -> None:
         """Process the tasks of a schedule, as far as the limits allow."""

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.networks.layers import Layer
-from hardmax.networks.signatures import unpack_bits
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -28,6 +27,9 @@ NOT_NAMED = -3  # the owner of a facet whose layer cell has no number yet
 
 KEY_BITS, GROUP_BITS = 19, 16  # of the codes of walls
 _KEY, _GROUP = (1 << KEY_BITS) - 1, (1 << GROUP_BITS) - 1
+_REVERSED = np.packbits(
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), axis=1
+)[:, 0]
 _GROWTH = 1.25
 # of each kind: columns of vertices beyond the dimension, columns of its own, and what is stored row by row
 _KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[tuple[str, str], ...]]] = {
@@ -326,11 +328,14 @@ def signature_order(
     if n == 0:
         return np.arange(0)
     columns: list[NDArray[np.uint8]] = []
-    units = sum(layer.units for layer in layers)
-    relu = unpack_bits(bits, units) if units else np.zeros((n, 0), dtype=np.bool_)
+    octets = _REVERSED[np.ascontiguousarray(bits.astype("<u8", copy=False)).view(np.uint8)]
     for layer in layers:
         if layer.units:
-            columns.append(np.packbits(relu[:, layer.unit_slice], axis=1))
+            first, end = layer.unit_slice.start, layer.unit_slice.stop
+            column = octets[:, first >> 3 : (end + 7) >> 3].copy()
+            column[:, 0] &= 0xFF >> (first & 7)  # units of other layers stand in the same octets
+            column[:, -1] &= (0xFF << (-end & 7)) & 0xFF
+            columns.append(column)
         elif layer.heads:
             keys = np.ascontiguousarray(routings[:, layer.head_slice], dtype=">u4")
             columns.append(keys.view(np.uint8).reshape(n, -1))

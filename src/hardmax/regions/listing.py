@@ -1,7 +1,7 @@
 r"""Which sets of keys win somewhere: the lists that heads with several winners need, found with proof.
 
 An engine cuts cells with a list of keys. A top-k head has a key for every set of k, a sparsemax head for
-every support, far too many to list (:mod:`hardmax.networks.key_sets`). But a list is enough if no other set
+every support, far too many to list (:mod:`hardmax.networks.heads.key_sets`). But a list is enough if no other set
 wins anywhere, and that can be checked at the vertices of the cells that were found with it:
 
     On a cell, the winning set S has the largest score among those listed, exactly. It has the largest of all
@@ -21,6 +21,7 @@ engine) linear programs look for a point of the cell at which a neighbour is abo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from math import comb
 from typing import Any
@@ -29,21 +30,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.geometry.domains import Domain, WholeSpace
-from hardmax.networks.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
+from hardmax.geometry.domains import Box, Domain, WholeSpace
+from hardmax.networks.block import rounded_up
+from hardmax.networks.heads.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
+from hardmax.networks.heads.rules import chosen_keys, sparsemax
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
-from hardmax.networks.rules import chosen_keys, sparsemax
 from hardmax.regions import listing_kernels as kernels
 from hardmax.regions.cells import Cells
-from hardmax.regions.maps.exact_maps import ExactMaps
+from hardmax.regions.maps.exact_maps import ExactMaps, inner_row
 from hardmax.regions.maps.float_maps import pattern_maps
 from hardmax.regions.sampling.signature_hashes import UniformPoints
+from hardmax.regions.search.geometry import inner_point
 
 Floats = NDArray[np.float64]
 Sets = dict[int, list[set[Set]]]
 
-_POINTS = 4096  # random points whose sets are the first list
+_POINTS = 2048  # random points whose sets are the first list
 
 
 class KeySetList:
@@ -60,13 +63,16 @@ class KeySetList:
 
     def __init__(self, network: Network, domain: Domain) -> None:
         self.network, self.domain = network, domain
-        self.choices = choices_of(network)
+        self.choices = choices_of(network, partial(domain_size, domain))
         self.sets: Sets = {b: [set() for _ in c.keys] for b, c in self.choices.items()}
         y = _points(domain)
-        for b, block in enumerate(network.blocks):
+        for b, block in enumerate(network.blocks[: max(self.choices, default=-1) + 1]):
             if b in self.choices:
-                self._add_chosen(b, block.chosen(y))  # type: ignore[union-attr]
-            y = block.forward(y)
+                y, _, chosen = block.trace(y)
+                mask = self.choices[b].block.mask
+                self._add_chosen(b, chosen[:, : mask.size].reshape(len(y), *mask.shape))
+            else:
+                y = block.forward(y)
 
     def listed(self) -> Listed:
         """The network with the sets of now."""
@@ -121,8 +127,8 @@ class KeySetList:
             n_inside = sum(j in chosen for j in level)
             if comb(len(level), n_inside) > MOST_TIED:
                 raise InvalidInputError(
-                    f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole cell, "
-                    'too many to share them exactly; try ties="leftmost".'
+                    f"head {h} of block {b} has {len(level)} keys that tie for {n_inside} places on a whole "
+                    'cell, too many to share them exactly; try ties="leftmost".'
                 )
             for members in choices.tied_sets(h, chosen, level):
                 some = choices.canonical(h, members)
@@ -133,13 +139,56 @@ class KeySetList:
 
     def _add_chosen(self, b: int, chosen: NDArray[np.bool_]) -> None:
         for h, keys in enumerate(self.choices[b].keys):
-            for row in np.unique(chosen[:, h, keys], axis=0):
+            for row in _different(chosen[:, h, keys]):
                 self.sets[b][h].add(self.choices[b].canonical(h, np.flatnonzero(row).tolist()))
+
+
+def domain_size(domain: Domain) -> Floats:
+    """A bound on the absolute value of each coordinate in a domain; infinite where there is none.
+
+    A polytope is measured by linear programs in floats; rationals prove what they say, or the next power of
+    two.
+
+    >>> from hardmax.geometry.domains import Polytope
+    >>> domain_size(Polytope([[1, 1], [-1, 0], [0, -1]], [1, 0, 0]))
+    array([2., 2.])
+    """
+    if isinstance(domain, Box):
+        return rounded_up(np.maximum(np.abs(domain.low.floats), np.abs(domain.high.floats)))
+    found = np.full(domain.d, np.inf)
+    try:
+        source = None if isinstance(domain, WholeSpace) else UniformPoints(domain)
+    except InvalidInputError:
+        source = None
+    if source is None:
+        return found
+    lines = ExactMaps((), domain)
+    rows = [tuple(lines.domain_line(i)) for i in range(domain.b.shape[0])]
+    for i, end in enumerate(np.maximum(np.abs(source.low), np.abs(source.high)).tolist()):
+        power = int(np.frexp(end)[1])
+        for more in range(power, power + 3):
+            p, q = 2 ** max(more, 0), 2 ** max(-more, 0)
+            if all(inner_point([*rows, _beyond(domain.d, i, sign * q, p)]) is None for sign in (1, -1)):
+                found[i] = np.ldexp(1.0, more)
+                break
+    return found
+
+
+def _beyond(d: int, i: int, slope: int, most: int) -> tuple[int, ...]:
+    """The row that is positive where a coordinate times ``slope`` is above ``most``."""
+    return tuple(slope if j == i else -most if j == d else 0 for j in range(d + 1))
 
 
 def _n_layers(found: Listed, layers: tuple[Layer, ...]) -> int:
     """How many of the layers that an engine sees belong to the network itself."""
     return len(layers_of(found.network))
+
+
+def _different(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The different rows."""
+    packed = np.ascontiguousarray(np.packbits(chosen, axis=1))
+    _, first = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True)
+    return chosen[first]
 
 
 def _points(domain: Domain) -> Floats:
@@ -172,7 +221,7 @@ class _Check:
         self.above: list[tuple[int, NDArray[np.bool_]]] = []
 
     def _neighbour(self, h: int, s: int, a: int, j: int) -> Set:
-        """A set with its member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer."""
+        """A set with member number ``a`` exchanged for key ``j``; of sparsemax, with key j more or fewer."""
         members = self.sets[h][s]
         if self.rule.k is None:
             return tuple(sorted({*members} ^ {j}))
@@ -241,15 +290,12 @@ class _Check:
             chosen = sparsemax(values, self.rule._column[h])[1]
         else:
             chosen = chosen_keys(values, self.rule.k, self.rule.ties)
-        self.above.append((h, np.unique(chosen, axis=0)))
+        self.above.append((h, _different(chosen)))
 
     # where they are not
 
     def by_programs(self, exact_maps: ExactMaps) -> NDArray[np.bool_]:
         """The same for cells of which only half-spaces are known: a point at which a neighbour is above?"""
-        from hardmax.regions.maps.exact_maps import inner_row
-        from hardmax.regions.search.geometry import inner_point
-
         cells, proven = self.cells, np.ones(self.cells.n, dtype=np.bool_)
         for i in range(cells.n):
             bits, routings = cells.bits[i], cells.routings[i]

@@ -12,10 +12,11 @@ from hardmax.regions.engine.layer_kernels import UNIT
 def scores_at(tau, rows, row_error, p, rays, errors, v, value):
     r"""The scores at a ray; returns a bound on the error of a difference of two, or of a score and a mean.
 
-    A score :math:`a \cdot x + b x_0` at a ray with errors :math:`\delta` in its entries, from rows with errors
-    :math:`\varepsilon`, is off by at most :math:`\varepsilon \|r\|_1 + \delta \|a\|_1 + (D + 2) u \sum |a_c
-    r_c|`. The comparison of two scores doubles that. The mean of a set of scores less the temperature is a
-    mean of such errors, and :math:`n + 2` more roundings are counted for it.
+    A score :math:`a \cdot x + b x_0` at a ray with errors :math:`\delta` in its entries, from rows with
+    errors :math:`\varepsilon`, is off by at most
+    :math:`\varepsilon \|r\|_1 + \delta \|a\|_1 + (D + 2) u \sum |a_c r_c|`. The comparison of two scores
+    doubles that. The mean of a set of scores less the temperature is a mean of such errors, and
+    :math:`n + 2` more roundings are counted for it.
     """
     n, D = rows.shape[1], rows.shape[2]
     length, slope, size = 0.0, 0.0, 0.0
@@ -87,7 +88,9 @@ def mark_neighbours(k, tau, rows, row_error, prefix, offsets, rays, errors, winn
 
 
 @kernel(allocates=True)
-def mark_cells(k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, missing, proven, above):
+def mark_cells(
+    k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, missing, proven, above
+):
     """Mark the cells with a missing neighbour, and the vertices at which it is surely above."""
     n, D = rows.shape[1], rows.shape[2]
     value = np.zeros(n)

@@ -26,6 +26,7 @@ from hardmax.bounds.large_integers import readable
 from hardmax.geometry.domains import Box, Domain, WholeSpace
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Block
+from hardmax.networks.heads.experts import MixtureOfExperts
 from hardmax.networks.layers import Layer, ReluLayer, layers_of
 from hardmax.networks.network import Network
 
@@ -151,6 +152,9 @@ def _most_choices(block: Block, d: int) -> int:
     """Into how many cells one block can cut a cell of the blocks before it."""
     if not block.chooses_sets:
         return prod(_most_cells(layer, d) for layer in layers_of(Network((block,))) if layer.cuts)
+    if isinstance(block, MixtureOfExperts):
+        widest = sorted(expert.width for expert in block.experts)[-block.k :]
+        return comb(block.n_experts, block.k) * zaslavsky(sum(widest), d)
     attention = cast(Attention, block)
     sizes, k = attention.mask.sum(axis=1).tolist(), attention.k
     return prod(2**n - 1 if k is None else comb(n, k) for n in sizes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,12 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box, Domain, domain_of
-from hardmax.networks.key_sets import Listed, listed_in_file
+from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
 from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.geometries import Geometry
+from hardmax.regions.listing import domain_size
 from hardmax.regions.maps.exact_maps import ExactMaps, scaled_rows
 from hardmax.regions.outlook import Outlook
 from hardmax.regions.plane.geometry import PlaneGeometry, planar
@@ -464,11 +465,14 @@ class RegionSet(Result):
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         known, network = state.get("outlook"), Network._from_state(state["network"])
+        domain = domain_of(state["domain"])
         return cls(
             outlook=None if known is None else Outlook._from_state(known),
             network=network,
-            listed=listed_in_file(network, state["sets"]) if "sets" in state else None,
-            domain=domain_of(state["domain"]),
+            listed=listed_in_file(network, partial(domain_size, domain), state["sets"])
+            if "sets" in state
+            else None,
+            domain=domain,
             cells=Cells.from_state(state["cells"]),
             arithmetic=state["arithmetic"],
             complete=state["complete"],

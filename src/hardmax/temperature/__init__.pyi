@@ -3,6 +3,8 @@ from hardmax.temperature.bands import margin_needed as margin_needed
 from hardmax.temperature.bands import transition_band as transition_band
 from hardmax.temperature.cell_survival import CellSurvival as CellSurvival
 from hardmax.temperature.cell_survival import surviving_cells as surviving_cells
+from hardmax.temperature.certified import CertifiedTemperature as CertifiedTemperature
+from hardmax.temperature.certified import certified_temperature as certified_temperature
 from hardmax.temperature.margin_bounds import StabilityBounds as StabilityBounds
 from hardmax.temperature.margin_bounds import stability_bounds as stability_bounds
 from hardmax.temperature.margin_bounds import standard_temperature as standard_temperature

@@ -13,7 +13,19 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError
 from hardmax.training import fused_kernels
-from hardmax.training.fused_kernels import ADDITIVE, APPENDED, DERIVE, LANES, LAYER, LEARN, LOOK, NO_POSITIONS
+from hardmax.training.fused_kernels import (
+    ADDITIVE,
+    APPENDED,
+    DERIVE,
+    GELU,
+    LANES,
+    LAYER,
+    LEARN,
+    LOOK,
+    NO_POSITIONS,
+    RELU,
+    TANH,
+)
 from hardmax.training.layout import TransformerShape
 
 Floats = NDArray[np.float32]
@@ -69,7 +81,7 @@ def planned(shape: TransformerShape) -> tuple[Any, NDArray[Any], NDArray[np.floa
     same = ("depth", "n_tokens", "d_token", "n_outputs", "cls_position", "layer_norm", "d_embedded")
     plan = fused_kernels.Plan(
         **{name: int(getattr(shape, name)) for name in (*same, "encoder_hidden")},
-        gelu=int(shape.activation == "gelu"),
+        activation={"tanh": TANH, "gelu": GELU, "relu": RELU}[shape.activation],
         positions={None: NO_POSITIONS, "additive": ADDITIVE, "appended": APPENDED}[shape.positions],
         d_position=shape.d_position or 0,
         first_weight=at.get("encoder_hidden.weight", 0),

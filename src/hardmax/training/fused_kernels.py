@@ -161,6 +161,13 @@ root = emitted(VECTOR, VECTOR)(lambda builder, a: _call(builder, "sqrt", a))
 
 
 @emitted(VECTOR, VECTOR)
+def step(builder, a):
+    """One where a is above zero, and zero elsewhere."""
+    zero, one = (ir.Constant(_VECTOR, [number] * LANES) for number in (0.0, 1.0))
+    return builder.select(builder.fcmp_ordered(">", a, zero), one, zero)
+
+
+@emitted(VECTOR, VECTOR)
 def rough_reciprocal(builder, a):
     """1 / a for positive a, to an eighth: the exponent bits are mirrored; Newton's steps do the rest."""
     mirror = ir.Constant(_WHOLE, [0x7EF311C7] * LANES)
@@ -395,6 +402,7 @@ def sum_tile(n_rows: int) -> Any:
 
 f32 = np.float32
 NO_POSITIONS, ADDITIVE, APPENDED = 0, 1, 2
+TANH, GELU, RELU = 0, 1, 2
 LOOK, DERIVE, LEARN = 0, 1, 2  # how far a pass goes
 
 LAYER = np.dtype(
@@ -417,7 +425,7 @@ LAYER = np.dtype(
 # sizes, and where everything begins
 Plan = namedtuple(
     "Plan",
-    "depth n_tokens d_token n_outputs gelu positions cls_position layer_norm "
+    "depth n_tokens d_token n_outputs activation positions cls_position layer_norm "
     "d_embedded d_position encoder_hidden "
     # parameters
     "first_weight first_bias encoder_weight encoder_bias cls place "
@@ -531,12 +539,18 @@ def sums(out, o, ws, y, y_step, rows, n):
 
 
 @kernel(inner=True)
-def activate(ws, pre, act, n, gelu):
-    """act = tanh(pre) in place of pre, or GELU with its derivative in place of pre."""
-    one, half = spread(f32(1.0)), spread(f32(0.5))
-    if gelu == 0:
+def activate(ws, pre, act, n, kind):
+    """act = tanh(pre), or GELU or ReLU with the derivative in place of pre."""
+    zero, one, half = spread(f32(0.0)), spread(f32(1.0)), spread(f32(0.5))
+    if kind == TANH:
         for i in range(0, n, LANES):
             store(ws, act + i, tanh(load(ws, pre + i)))
+        return
+    if kind == RELU:
+        for i in range(0, n, LANES):
+            x = load(ws, pre + i)
+            store(ws, act + i, larger(zero, x))  # in this order NaN stays NaN
+            store(ws, pre + i, step(x))
         return
     a, b, c = spread(f32(0.7978845608028654)), spread(f32(0.044715)), spread(f32(0.134145))
     for i in range(0, n, LANES):
@@ -550,11 +564,11 @@ def activate(ws, pre, act, n, gelu):
 
 
 @kernel(inner=True)
-def activate_back(ws, pre, act, d, n, gelu):
+def activate_back(ws, pre, act, d, n, kind):
     """d times the derivative of the activation."""
     one = spread(f32(1.0))
     for i in range(0, n, LANES):
-        if gelu == 0:
+        if kind == TANH:
             y = load(ws, act + i)
             store(ws, d + i, times(load(ws, d + i), minus(one, times(y, y))))
         else:
@@ -698,7 +712,7 @@ def feed_forward(plan, layer, theta, ws, y, hat, deviation, pre, act, out, colum
     if plan.layer_norm:
         normalise(ws, y, hat, deviation, theta, layer.norm_weight, layer.norm_bias, E, C)
     product(theta, layer.hidden_weight, E, 1, ws, y, C, pre, C, w, E, C, BIAS, layer.hidden_bias)
-    activate(ws, pre, act, w * C, plan.gelu)
+    activate(ws, pre, act, w * C, plan.activation)
     product(theta, layer.out_weight, w, 1, ws, act, C, out, C, layer.above, w, C, BIAS, layer.out_bias)
 
 
@@ -709,7 +723,7 @@ def feed_backward(plan, layer, theta, grad, ws, d, y, hat, deviation, pre, act, 
     sums(grad, layer.out_bias, ws, d, C, above, C)
     outer(grad, layer.out_weight, w, 1, ws, d, C, act, C, above, w, C)
     product(theta, layer.out_weight, 1, w, ws, d, C, dh, C, w, above, C, ZERO, 0)
-    activate_back(ws, pre, act, dh, w * C, plan.gelu)
+    activate_back(ws, pre, act, dh, w * C, plan.activation)
     sums(grad, layer.hidden_bias, ws, dh, C, w, C)
     outer(grad, layer.hidden_weight, E, 1, ws, dh, C, y, C, w, E, C)
     product(theta, layer.hidden_weight, 1, E, ws, dh, C, dy, C, E, w, C, ZERO, 0)
@@ -878,7 +892,7 @@ def forward(plan, layers, betas, theta, ws, data, rows, first, last):
         if inner > 0:
             pre, act = plan.embedded_pre + block * inner * C, plan.embedded_act + block * inner * C
             product(theta, plan.first_weight, d, 1, ws, come, C, pre, C, inner, d, C, BIAS, plan.first_bias)
-            activate(ws, pre, act, inner * C, plan.gelu)
+            activate(ws, pre, act, inner * C, plan.activation)
             product(theta, weight, inner, 1, ws, act, C, to, C, wide, inner, C, BIAS, bias)
         else:
             product(theta, weight, d, 1, ws, come, C, to, C, wide, d, C, BIAS, bias)
@@ -949,7 +963,7 @@ def backward(plan, layers, betas, theta, grad, ws):
             pre, act = plan.embedded_pre + block * inner * C, plan.embedded_act + block * inner * C
             outer(grad, plan.encoder_weight, inner, 1, ws, at, C, act, C, wide, inner, C)
             product(theta, plan.encoder_weight, 1, inner, ws, at, C, plan.dh, C, inner, wide, C, ZERO, 0)
-            activate_back(ws, pre, act, plan.dh, inner * C, plan.gelu)
+            activate_back(ws, pre, act, plan.dh, inner * C, plan.activation)
             sums(grad, plan.first_bias, ws, plan.dh, C, inner, C)
             outer(grad, plan.first_weight, d, 1, ws, plan.dh, C, come, C, inner, d, C)
         else:

@@ -22,7 +22,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 
 Floats = NDArray[np.float32]
 
-ACTIVATIONS = ("tanh", "gelu")
+ACTIVATIONS = ("tanh", "gelu", "relu")
 POSITIONS = (None, "additive", "appended")
 
 
@@ -55,8 +55,9 @@ class TransformerShape:
         Hidden widths :math:`w_l` of the feed-forward blocks, the last for the output block.
     n_outputs : int
         The dimension of the output.
-    activation : {"tanh", "gelu"}
-        tanh is the paper's kind (sigmoidal, 1-Lipschitz); GELU, in its tanh form, is a deviation from it.
+    activation : {"tanh", "gelu", "relu"}
+        tanh is the paper's kind (sigmoidal, 1-Lipschitz); GELU, in its tanh form, is a deviation from it, and
+        so is ReLU, which makes the transformer piecewise affine at temperature zero.
     positions : {None, "additive", "appended"}
         Learned positions: none, added to the embedded token, or standing beside it.
     beta : float or tuple of float, optional
@@ -117,7 +118,8 @@ class TransformerShape:
                     f"{layer}; try {-(-width // heads) * heads}."
                 )
         if self.activation not in ACTIVATIONS:
-            raise InvalidInputError(f"activation must be 'tanh' or 'gelu', but was {self.activation!r}.")
+            known = ", ".join(map(repr, ACTIVATIONS))
+            raise InvalidInputError(f"activation must be one of {known}, but was {self.activation!r}.")
         if self.positions not in POSITIONS:
             raise InvalidInputError(
                 f"positions must be None, 'additive' or 'appended', but was {self.positions!r}."

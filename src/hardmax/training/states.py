@@ -228,6 +228,8 @@ def _linear(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
 def _activated(kind: str, z: Floats) -> Floats:
     if kind == "tanh":
         return np.tanh(z)
+    if kind == "relu":
+        return np.maximum(z, 0.0)
     return np.asarray(0.5 * z * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (z + 0.044715 * z**3))))
 
 

@@ -25,10 +25,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
+from hardmax.networks.transformer import Transformer
 from hardmax.storage import written_whole
 from hardmax.training.data import canonical
 from hardmax.training.layout import TransformerShape
 from hardmax.training.loop import TrainingResult, predict
+from hardmax.training.piecewise import transformer_of
 from hardmax.versions import installed_versions
 
 Floats = NDArray[np.float32]
@@ -36,7 +38,7 @@ Floats = NDArray[np.float32]
 SCHEMA = 1
 _FORMAT = "hardmax transformer"
 _LONGEST_HEADER = 10_000_000  # bytes; a foreign file may begin with any number
-MODELS = ("pairwise-2",)
+MODELS = ("pairwise-2", "pairwise-2-relu", "pairwise-2-relu-64")
 """Their names."""
 
 
@@ -110,6 +112,32 @@ class TrainedModel:
         from hardmax.training.transformer import Transformer
 
         return Transformer(self.shape, self.vector)
+
+    def to_transformer(self, *, rule: str = "hardmax") -> Transformer:
+        """The model as a :class:`~hardmax.networks.transformer.Transformer`, to be followed along segments.
+
+        Sequences get one more token, CLS, as their last row: zeros (:meth:`with_cls`). Only its output is
+        read, in the units of the target, and it is never a key.
+
+        Parameters
+        ----------
+        rule : {"hardmax", "softmax"}
+            "softmax" is the model as it was trained, "hardmax" its limit at temperature zero.
+
+        Examples
+        --------
+        >>> model = bundled_model("pairwise-2-relu")
+        >>> soft = model.to_transformer(rule="softmax")
+        >>> X = np.linspace(-1.0, 1.0, 60).reshape(15, 4)
+        >>> bool(abs(soft(model.with_cls(X)) - model(X[None])).max() < 1e-5)
+        True
+        """
+        return transformer_of(self.shape, self.vector, self.mean, self.scale, rule=rule)
+
+    def with_cls(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Sequences (T, d) or (B, T, d) with a row of zeros behind the last token, where CLS stands."""
+        tokens = np.asarray(X, dtype=np.float64)
+        return np.concatenate([tokens, np.zeros((*tokens.shape[:-2], 1, tokens.shape[-1]))], axis=-2)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model to a safetensors file, whole or not at all."""
@@ -206,8 +234,9 @@ def bundled_model(name: str = "pairwise-2") -> TrainedModel:
     Parameters
     ----------
     name : str
-        ``"pairwise-2"``: target (6) with D = 2, heads (2, 2), T = 15. ``about`` tells how it was trained and
-        how well.
+        ``"pairwise-2"``: target (6) with D = 2, heads (2, 2), T = 15. ``"pairwise-2-relu"`` is the same with
+        ReLU in place of GELU, and ``"pairwise-2-relu-64"`` with ReLU and T = 64. ``about`` tells how each was
+        trained and how well.
 
     Examples
     --------

@@ -83,8 +83,10 @@ class Transformer(nn.Module):
             self.load_vector(vector)
 
     def activation(self, x: Any) -> Any:
-        """tanh, or GELU in its tanh form."""
-        return torch.tanh(x) if self.shape.activation == "tanh" else nn.functional.gelu(x, approximate="tanh")
+        """tanh, ReLU, or GELU in its tanh form."""
+        if self.shape.activation == "gelu":
+            return nn.functional.gelu(x, approximate="tanh")
+        return torch.tanh(x) if self.shape.activation == "tanh" else torch.relu(x)
 
     def embedded(self, X: Any) -> tuple[Any, Any]:
         """Tokens (B, T, E) and CLS (B, 1, E) before the first layer."""

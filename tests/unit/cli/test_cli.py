@@ -64,6 +64,42 @@ def refused(*args: object) -> str:
 # Right input --------------------------------------------------------------------------------------------
 
 
+def test_diagram_lists_the_sets_that_win_together():
+    report = answer("diagram", "keys.npy", "--k", 2, "--box", -3, 3, "--out", "pairs.npz")
+    assert report["sets"] == hm.attention_diagram(KEYS, k=2).sets.tolist()
+    assert (report["k"], report["n_cells"], len(report["polygons"])) == (2, 6, 6)
+    assert answer("diagram", "pairs.npz")["sets"] == report["sets"]
+    shown = run("diagram", "keys.npy", "--k", 2).stdout
+    assert "6 sets of 2 out of 4 keys win" in shown
+    assert "(0, 1)" in shown
+
+
+def test_top_k_heads_add_up():
+    report = answer("minkowski", "keys.npy", "--k", 2, "--verify")
+    assert [row[0] for row in report["choices"]] == hm.attention_diagram(KEYS, k=2).sets.tolist()
+    assert "(0, 1)" in run("minkowski", "keys.npy", "--k", 2).stdout
+
+
+def test_bounds_of_a_top_k_head():
+    report = answer("bounds", "--k", 3, "--n-tokens", 6, "--d-model", 2, "--linear")
+    assert {bound["name"]: bound["value"] for bound in report["bounds"]}["order_k"] == 12
+    assert "28" in run("bounds", "--k", 3, "--n-tokens", 9, "--d-model", 2, "--voronoi").stdout
+
+
+def test_what_k_does_not_go_with():
+    assert "but was 5 for 4 keys" in refused("diagram", "keys.npy", "--k", 5)
+    assert "at least 1, but was 0" in refused("minkowski", "keys.npy", "--k", 0)
+    assert "--max-margin is about single keys" in refused("diagram", "keys.npy", "--k", 2, "--max-margin")
+    run("diagram", "keys.npy", "--k", 2, "--out", "pairs.npz")
+    assert "and k already" in refused("diagram", "pairs.npz", "--k", 2)
+    sizes = ("--n-tokens", 4, "--d-model", 2)
+    assert "k must be at most n_tokens (4)" in refused("bounds", "--k", 5, *sizes)
+    assert "--voronoi belongs to --k" in refused("bounds", "--voronoi", *sizes)
+    assert "leave out --linear" in refused("bounds", "--k", 2, "--voronoi", "--linear", *sizes)
+    assert "leave out --mlp and --budget" in refused("bounds", "--k", 2, "--budget", *sizes)
+    assert "says nothing about --k" in refused("bounds", "--k", 2, "--heads", 3, *sizes)
+
+
 @pytest.mark.parametrize("name", ["keys.npy", "keys.csv"])
 def test_diagram_says_which_keys_win(name):
     report = answer("diagram", name)
@@ -387,7 +423,9 @@ def test_reach_of_a_biased_diagram():
 
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(monkeypatch):
-    monkeypatch.setattr(hm, "attention_diagram", lambda *args: pytest.fail("the mathematics was started"))
+    monkeypatch.setattr(
+        hm, "attention_diagram", lambda *args, **options: pytest.fail("the mathematics was started")
+    )
     assert "result.txt must end in .npz" in refused("diagram", "keys.npy", "--out", "result.txt")
     assert "picture.gif must end in .svg or .png" in refused("diagram", "keys.npy", "--plot", "picture.gif")
     assert "its folder does not exist" in refused("diagram", "keys.npy", "--out", "nowhere/result.npz")
@@ -395,7 +433,9 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(monkeypatch)
 
 def test_a_result_of_another_kind():
     run("minkowski", "a.npy", "--out", "sum.npz")
-    assert "sum.npz must hold a PowerDiagram, but holds a MinkowskiVertices" in refused("diagram", "sum.npz")
+    assert "sum.npz must hold a PowerDiagram or OrderKDiagram, but holds a MinkowskiVertices" in refused(
+        "diagram", "sum.npz"
+    )
     assert "shown alone" in refused("minkowski", "sum.npz", "a.npy")
 
 
@@ -417,7 +457,7 @@ def test_heads_and_biases_readers():
 
 
 def test_an_interrupt_leaves_with_130(monkeypatch):
-    def interrupted(*args: object) -> None:
+    def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(hm, "attention_diagram", interrupted)
@@ -430,7 +470,7 @@ def test_an_interrupt_leaves_with_130(monkeypatch):
 def test_ctrl_c_in_a_real_process(elsewhere):
     slow = (
         "import sys, time, hardmax; from hardmax.cli import main\n"
-        "def work(*args):\n    print('working', flush=True); time.sleep(60)\n"
+        "def work(*args, **options):\n    print('working', flush=True); time.sleep(60)\n"
         "hardmax.attention_diagram = work\n"
         "main(['diagram', 'keys.npy'])"
     )
@@ -452,7 +492,7 @@ def test_ctrl_c_in_a_real_process(elsewhere):
 
 
 def test_a_failed_certificate_is_not_the_users_fault(monkeypatch):
-    def failing(*args: object) -> None:
+    def failing(*args: object, **options: object) -> None:
         raise hm.errors.CertificateError("a witness does not win.")
 
     monkeypatch.setattr(hm, "attention_diagram", failing)

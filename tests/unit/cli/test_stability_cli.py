@@ -125,3 +125,19 @@ def test_wrong_input_gets_one_sentence(args, words):
     np.save("nan.npy", np.array([[np.nan, 1.0]]))
     np.save("masked.npy", np.array([[-np.inf, -np.inf]]))
     assert words in refused(*args)
+
+
+def test_certified_temperatures(tmp_path):
+    head = hm.Attention([[[1.0], [-1.0]]], None, [[[1.0, 0.0], [0.0, 3.0]]], skip=False)
+    hm.Network([head]).save("program.npz")
+    np.savetxt("inputs.csv", [[1.0], [-2.0]])
+    report = answer("--network", "program.npz", "--inputs", "inputs.csv", "--plot", "decisions.svg")
+    assert report["temperature"] == pytest.approx(2 / np.log(3), rel=2e-6)
+    assert report["decisions"] == [0, 1]
+    assert (tmp_path / "decisions.svg").exists()
+    printed = run("--network", "program.npz", "--inputs", "inputs.csv").stdout
+    assert "The proof ends first at input 0." in printed
+    assert "leave out --temperature" in refused(
+        "--network", "program.npz", "--inputs", "inputs.csv", "--temperature", 1
+    )
+    assert "--inputs needs --network" in refused("--inputs", "inputs.csv", "scores.npy")

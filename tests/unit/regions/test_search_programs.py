@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 
+import flint
 import numba
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import hardmax as hm
 from hardmax.networks.layers import layers_of
 from hardmax.regions.engine import layer_kernels
 from hardmax.regions.engine.program import Program
-from hardmax.regions.search import integer_kernels, simplex_kernels
+from hardmax.regions.search import dependence_kernels, integer_kernels, simplex_kernels
 from hardmax.regions.search.geometry import units_of, workspace
 from hardmax.regions.search.simplex_kernels import BOUNDED, OPTIMAL, minimise
 
@@ -119,6 +120,51 @@ def test_structured_networks_have_the_cells_of_another_engine(kind):
         assert found.n_regions == other.n_regions
 
 
+def domains(d, rng):
+    """A simplex, a turned box as a polytope, a cone, and the whole space."""
+    turned = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    return [
+        hm.Polytope(np.vstack([-np.eye(d), np.ones((1, d))]), np.ones(d + 1)),
+        hm.Polytope(np.vstack([turned, -turned]), np.full(2 * d, 2.0)),
+        hm.Polytope(-np.eye(d), np.full(d, 2.0)),
+        hm.WholeSpace(d),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["random", *KINDS[:-1]])
+def test_rationals_are_rare_on_every_domain(kind):
+    """Units touch cells without cutting them, and cells are unbounded in fewer directions than there are."""
+    rng = np.random.default_rng(17)
+    cells = decided = 0
+    for widths in ([7, 7, 5, 1], [8, 6, 6, 1], [10, 6, 4, 4, 1]):
+        net = hm.Network.random_mlp(widths, rng) if kind == "random" else structured(kind, widths, rng)
+        for domain in domains(net.d, rng):
+            count = hm.count_cells(net, domain)
+            cells, decided = cells + count.n_cells, decided + count.n_rational
+    assert cells > 1000
+    assert decided * 1000 <= cells
+
+
+@pytest.mark.parametrize("kind", ["random", *KINDS])
+def test_domains_in_exact_arithmetic(kind):
+    """The same cells, and the same of them unbounded, where rationals decide everything."""
+    rng = np.random.default_rng(5)
+    for widths in ([3, 4, 3, 1], [4, 3, 3, 2, 1], [7, 3, 3, 1]):
+        net = hm.Network.random_mlp(widths, rng) if kind == "random" else structured(kind, widths, rng)
+        for domain in domains(net.d, rng):
+            found, exact = (
+                hm.enumerate_regions(net, domain, engine="search", arithmetic=arithmetic)
+                for arithmetic in ("certified", "exact")
+            )
+            assert np.array_equal(found.bits, exact.bits)
+            counts = [
+                hm.count_cells(net, domain, engine="search", arithmetic=arithmetic)
+                for arithmetic in ("certified", "exact")
+            ]
+            assert counts[0].n_unbounded == counts[1].n_unbounded
+            assert counts[0].n_cells == counts[1].n_cells == len(found.bits)
+
+
 @pytest.mark.parametrize("kind", KINDS[:-1])
 def test_networks_of_few_bits_need_no_rationals_in_a_box(kind):
     rng = np.random.default_rng(KINDS.index(kind) + 100)
@@ -163,10 +209,22 @@ def test_units_of_a_network():
 
 
 @numba.njit
-def vanishes(n, net, units, path, errors, codes, signs, m, z_code, lp):
-    return integer_kernels.vanishes_in_integers(
-        n, net, units, path, errors, codes, signs, m, z_code, 1, -1, lp
+def proven(n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, z_code, lp):
+    return dependence_kernels.never_negative(
+        n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, 4e-16, z_code, -1, lp
     )
+
+
+@numba.njit
+def dependent(n, columns, net, units, path, errors, codes, count, most, lp):
+    return dependence_kernels.dependent_as_integers(
+        n, columns, net, units, path, errors, codes, count, most, -1, lp
+    )
+
+
+@numba.njit
+def rank_is_at_most(n, rows, count, most, prime):
+    return dependence_kernels.rank_at_most(n, rows, count, most, prime)
 
 
 @numba.njit
@@ -190,35 +248,65 @@ def entered(rows):
     return program, units, path, errors, workspace(len(rows) + 4, n, 8, box)[1]
 
 
-def never_positive_together(rows, hint):
-    """Whether that is proven of the rows, the last of which is z; ``hint`` are multipliers."""
+def never_positive_together(rows):
+    """Whether that is proven of the rows, in the box [-1, 1]^d."""
     program, units, path, errors, lp = entered(rows)
     rows, m = np.asarray(rows, dtype=np.float64), len(rows) - 1
-    lp.size[0] = m + 1
-    lp.tight[: m + 1] = range(m + 1)
-    lp.weights[: m + 1] = np.array(hint) * np.linalg.norm(rows, axis=1)
-    codes = np.arange(m + 1) << 38
-    ones = np.ones(m + 1, dtype=np.int64)
-    return vanishes(rows.shape[1], program.net, units, path, errors, codes, ones, m, m << 38, lp)
+    unit = rows / np.linalg.norm(rows, axis=1)[:, None]
+    codes, ones = np.arange(m + 1) << 38, np.ones(m + 1, dtype=np.int64)
+    return proven(
+        rows.shape[1], program.net, units, path, errors, np.zeros(program.sign_size, dtype=np.int64), unit,
+        np.full(m + 1, 4e-16), codes, ones, m, -unit[m], m << 38, lp,
+    )  # fmt: skip
 
 
 def test_whole_numbers_prove_what_is_true_and_nothing_else():
-    assert never_positive_together([(1, 0), (-1, 0)], [1, 1])  # x and -x
-    assert never_positive_together([(1, 0, 0), (0, 1, 0), (-2, -3, 0)], [2, 3, 1])
-    assert never_positive_together([(3, 0), (-2, 0)], [2 / 3, 1])  # a multiplier that is no whole number
-    assert never_positive_together([(1, 0.5), (-1, -0.5)], [1, 1])
-    assert never_positive_together([(1, 0), (-2, -1)], [1, 1])  # -x - 1 touches 0 at the side of the box
-    assert not never_positive_together([(1, 0), (-1, 1)], [1, 1])  # both are positive between 0 and 1
-    assert not never_positive_together([(1, 0), (-1, 2.0**-20)], [1, 1])
-    assert not never_positive_together([(1, 0), (-2, -0.875)], [1, 1])
-    assert not never_positive_together([(1, 0), (-1, 0)], [1, 0.5])  # a useless hint
+    assert never_positive_together([(1, 0), (-1, 0)])  # x and -x
+    assert never_positive_together([(1, 0, 0), (0, 1, 0), (-2, -3, 0)])
+    assert never_positive_together([(3, 0), (-2, 0)])
+    third = (-211 * 101 + 13 * 307, -211 * 7 - 89 * 307, 0)  # -211 times the first, -307 times the second
+    assert never_positive_together([(101, 7, 0), (-13, 89, 0), third])
+    assert never_positive_together([(1, 0.5), (-1, -0.5)])
+    assert never_positive_together([(-1, -1)])  # -x - 1 touches 0 at the side of the box
+    assert not never_positive_together([(1, 0), (-1, 1)])  # both are positive between 0 and 1
+    assert not never_positive_together([(1, 0), (-1, 2.0**-20)])
+    assert not never_positive_together([(-1, -0.875)])
 
 
-def test_sums_that_floats_would_round_prove_nothing():
-    """2^51 + 1/4 - 2^51 is rounded to 0 in floats, so the rows seem never to be positive together."""
-    big = 2.0**51
-    assert not never_positive_together([(1, big), (0, 0.25), (-1, -big)], [1, 1, 1])
-    assert never_positive_together([(1, 2.0**40), (0, 0.25), (-1, -(2.0**40) - 0.25)], [1, 1, 1])
+def test_what_floats_cannot_tell_apart_is_not_taken_for_equal():
+    """Rows that differ by a quarter in 2^50 are one row in floats of length 1."""
+    big = 2.0**50
+    assert never_positive_together([(1, big, 0), (-1, -big, 0)])
+    assert not never_positive_together([(1, big, 0), (-1, -big, 0.25)])
+    assert not never_positive_together([(1, big, 0.25), (-1, -big, 0)])
+
+
+def test_one_prime_does_not_prove_a_dependence():
+    """The minor of (1, 0) and (1, p) is p: zero modulo p, and nothing but zero is a proof."""
+    p = float(dependence_kernels.PRIMES[0])
+    for second, found in (((1.0, p, 0.0), False), ((1.0, 0.0, 0.0), True), ((3.0, 0.0, 0.0), True)):
+        program, units, path, errors, lp = entered([(1.0, 0.0, 0.0), second])
+        codes = np.array([[0, 1], [1 << 38, 1]])
+        assert dependent(3, 3, program.net, units, path, errors, codes, 2, 1, lp) == found
+    product = float(dependence_kernels.PRIMES[0]) * 2.0**21  # two primes are needed
+    program, units, path, errors, lp = entered([(1.0, 0.0, 0.0), (1.0, product, 0.0)])
+    assert not dependent(3, 3, program.net, units, path, errors, np.array([[0, 1], [1 << 38, 1]]), 2, 1, lp)
+
+
+def test_primes_are_primes_and_as_long_as_they_say():
+    primes = dependence_kernels.PRIMES.tolist()
+    assert len(set(primes)) == len(primes)
+    assert all(flint.fmpz(p).is_prime() and 2**dependence_kernels.PRIME_BITS < p < 2**31 for p in primes)
+
+
+def test_ranks_modulo_a_prime():
+    draw, prime = np.random.default_rng(7), int(dependence_kernels.PRIMES[1])
+    for _ in range(200):
+        m, n, r = (int(v) for v in draw.integers(1, 7, 3))
+        rows = draw.integers(-50, 51, (m, r)) @ draw.integers(-50, 51, (r, n))
+        rank = flint.nmod_mat(m, n, [int(v) for v in rows.ravel()], prime).rank()
+        for most in range(m + 1):
+            assert rank_is_at_most(n, rows % prime, m, most, prime) == (rank <= most)
 
 
 def test_rows_are_exact_up_to_53_digits():

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from numba.core.caching import NullCache
 from oracles.lines import on_a_line
 from oracles.max_group_networks import max_instance
 from oracles.rational_regions import enumerate_rationally
 from oracles.rational_space import enumerate_space
 
 import hardmax as hm
+from hardmax.compiling import kernel
 from hardmax.networks.layers import layers_of
-from hardmax.regions.cells import AT_INFINITY, Cells
+from hardmax.regions.cells import AT_INFINITY, Cells, encode_wall
 from hardmax.regions.segment.geometry import SegmentGeometry
 from hardmax.regions.segment.machine import SegmentMachine
-from hardmax.regions.segment.undecided import PairMaps
+from hardmax.regions.segment.sign_kernels import NO_FACET, OWN, follow, place_in_pairs
 
 NETWORKS = 420
+
+
+@kernel
+def root_as_pair(net, state, rungs, bits, routings, k, layer, wall):
+    follow(net, state, bits, routings, k, layer)
+    rungs.vertex.asked[0] = NO_FACET
+    return place_in_pairs(net, state, rungs, np.int64(OWN), wall, 0.0)
+
+
+root_as_pair._cache = NullCache()  # the stamp of a cache here would not see edits of the sources
 
 
 def machine_of(network, domain, arithmetic="certified", **options):
@@ -84,16 +97,17 @@ def test_cells_on_a_line_are_those_of_the_rational_enumerator(part):
             assert signatures_of(network, exact.cells()) == signatures_of(network, machine.cells())
 
 
-def test_double_double_and_rationals_agree():
-    """The second look is for big networks; here it is forced upon small ones."""
-    asked = 0
+def test_compiled_rungs_decide_nearly_everything_and_rationals_agree():
+    compiled = rational = 0
     for number in range(1000, 1150):
         network, domain = on_a_line(number)
-        machine = machine_of(network, domain)
-        machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
-        judge(network, domain, finished(machine))
-        asked += machine.n_double_double
-    assert asked > 10
+        machine = finished(machine_of(network, domain))
+        judge(network, domain, machine)
+        if not machine.cells().tied.any():  # means of keys that win together are for rationals
+            compiled += machine.n_zero + machine.n_double_double
+            rational += machine.n_rational
+    assert compiled > 100
+    assert rational < 0.05 * compiled
 
 
 def test_weights_at_the_ends_of_the_range_of_floats():
@@ -203,8 +217,6 @@ def test_maxout_pooling_and_leaky_layers():
         wide = hm.Network([hm.Affine([[1, 0]], [0]), *network.blocks])
         expected = enumerate_rationally(wide, hm.Box([-3, 0], [3, 1]))
         machine = machine_of(network, hm.Box([-3], [3]))
-        if number % 4 < 2:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
         cells = finished(machine).cells()
         assert signatures_of(network, cells) == expected.signatures
         contacts = geometry_of(machine).contacts()
@@ -223,17 +235,18 @@ def test_two_folds_that_nearly_coincide_are_ordered(gap, first):
     if first == "right":
         places.reverse()
     network = hm.Network([hm.FeedForward([[1], [1]], [-places[0], -places[1]], [[1, 1]], [0])])
-    for pairs in (False, True):
-        machine = machine_of(network, hm.Box([0], [1]))
-        if pairs:
-            machine.undecided.pairs = PairMaps(machine.layers, machine.stages)
-        shape = geometry_of(finished(machine))
-        assert shape.cells.n == (3 if gap else 2)
-        along = shape.cells.bits[shape.along, 0].tolist()
-        assert along == ([0, 1 if first == "left" else 2, 3] if gap else [0, 3])
-        if gap:
-            rel = 1e-3 if pairs else 1e-6
-            assert shape.cells.lengths[shape.along[1]] == pytest.approx(float(gap), rel=rel, abs=0)
+    machine = finished(machine_of(network, hm.Box([0], [1])))
+    shape = geometry_of(machine)
+    assert shape.cells.n == (3 if gap else 2)
+    along = shape.cells.bits[shape.along, 0].tolist()
+    assert along == ([0, 1 if first == "left" else 2, 3] if gap else [0, 3])
+    if gap:
+        assert shape.cells.lengths[shape.along[1]] == pytest.approx(float(gap), rel=1e-6, abs=0)
+    rungs = (machine.n_zero, machine.n_double_double, machine.n_rational)
+    assert (
+        rungs
+        == {0: (1, 0, 0), 12: (0, 0, 0), 25: (0, 1, 0), 60: (0, 0, 1)}[len(str(1 / gap)) - 1 if gap else 0]
+    )
 
 
 def test_a_wall_and_a_fold_of_different_layers_may_coincide():
@@ -267,20 +280,22 @@ def test_a_big_network_agrees_with_its_forward_pass():
     assert np.allclose(network(points), trace.values.mean(axis=1), atol=1e-9)
 
 
-def test_double_double_rows_are_those_of_rationals():
+def test_places_in_double_double_are_those_of_rationals():
     network = hm.Network.random(16, n_tokens=10, heads=3, depth=3, d_ff=48, rng=0, ffn_skip=True)
     network = network.restrict(np.zeros(16), [np.ones(16)])
     machine = finished(machine_of(network, hm.Box([-1], [1])))
-    pairs, cells = PairMaps(machine.layers, machine.stages), machine.cells()
+    cells, ladder = machine.cells(), machine.undecided._rungs()
+    net, path = machine.undecided._net, machine.undecided._path
     assert not cells.tied.any()
     for i in range(0, cells.n, 7):
-        for layer, (a, b) in ((2, (5, 5)), (3, (0, 7)), (6, (11, 11))):
-            found = pairs.rows(layer, [a, b], cells.bits[i], cells.routings[i])
-            row = found[0] if a == b else found[1].minus(found[0])
-            group, keys = (a, (0, 0)) if a == b else (0, (a, b))
-            slope, constant = machine.exact_maps.line(layer, group, *keys, cells.bits[i], cells.routings[i])
-            root = row.root()
-            assert abs(root.middle - Fraction(-constant, slope)) <= root.radius < Fraction(1, 2**70)
+        for layer, group, a, b in ((2, 5, 0, 0), (3, 0, 2, 7), (6, 11, 0, 0)):
+            signature = cells.bits[i], cells.routings[i]
+            slope, constant = machine.exact_maps.line(layer, group, a, b, *signature)
+            wall = encode_wall(layer, group, a, b)
+            assert root_as_pair(net, path, ladder.rungs, cells.bits, cells.routings, i, layer, wall)
+            place = Fraction(path.place[0]) + Fraction(path.place[1])
+            off = abs(place - Fraction(-constant, slope))
+            assert off <= Fraction(path.place[2]) < Fraction(1, 2**70) * max(1, abs(place))
 
 
 # Regions on the line ------------------------------------------------------------------------------
@@ -331,3 +346,65 @@ def test_a_domain_far_from_zero_keeps_its_digits():
     machine = finished(machine_of(network, domain))
     assert machine.origin != 0.0
     judge(network, domain, machine)
+
+
+# The ladder ---------------------------------------------------------------------------------------
+
+
+def integer_network(rng, widths, most):
+    return hm.Network.mlp(
+        [
+            (
+                rng.integers(-most, most + 1, (n, m)).astype(float),
+                rng.integers(-most, most + 1, n).astype(float),
+            )
+            for m, n in pairwise(widths)
+        ]
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("widths", [[1, 64, 64, 64, 1], [1, *[12] * 6, 1]])
+def test_integer_networks_have_the_same_cells_in_rationals(widths, most):
+    """Larger than the enumerator of the tests can do: the same engine without floats and residues."""
+    network = integer_network(np.random.default_rng(most), widths, most)
+    machines = [finished(machine_of(network, hm.Box([-8], [8]), a)) for a in ("certified", "exact")]
+    assert machines[0].n_zero > 10
+    assert machines[0].n_rational == 0
+    certified, exact = (machine.cells() for machine in machines)
+    for name in ("bits", "routings", "tied", "position"):
+        assert np.array_equal(getattr(certified, name), getattr(exact, name)), name
+    shapes = [geometry_of(machine) for machine in machines]
+    assert [shapes[0].exact_ends(i) for i in range(certified.n)] == [
+        shapes[1].exact_ends(i) for i in range(exact.n)
+    ]
+
+
+def test_a_slope_that_floats_lose_is_found():
+    """Two units whose difference has the slope 2^-70 and changes its sign in the middle of the interval."""
+    tiny = Fraction(1, 2**70)
+    first = hm.FeedForward([[1], [1]], [2, 2], [[1, -1], [tiny, 0]], [0, -2 * tiny])
+    second = hm.FeedForward([[1, 1]], [0], [[1]], [0])
+    machine = finished(machine_of(hm.Network([first, second]), hm.Box([-1], [1])))
+    shape = geometry_of(machine)
+    assert [shape.exact_ends(i) for i in shape.along] == [(-1, 0), (0, 1)]
+    assert machine.n_rational <= 1
+
+
+@pytest.mark.parametrize("copies", [2, 30])
+def test_copies_of_a_unit_break_together(copies):
+    """Multiples of one row change in one place, whatever their number and sign."""
+    rng = np.random.default_rng(copies)
+    factors = rng.choice([-3, -1, 1, 5, 7], copies)
+    w, b = np.full(copies, 0.1) * factors, np.full(copies, -0.03) * factors
+    exact = [(Fraction(0.1) * int(f), -Fraction(0.03) * int(f)) for f in factors]
+    network = hm.Network(
+        [hm.FeedForward([[a] for a, _ in exact], [c for _, c in exact], [[1.0] * copies], [0])]
+    )
+    machine = finished(machine_of(network, hm.Box([0], [1])))
+    assert machine.n_cells == 2
+    assert machine.n_rational == 0
+    assert machine.n_zero >= copies - 1
+    rounded = hm.Network([hm.FeedForward(w[:, None], b, [[1.0] * copies], [0])])
+    roots = {Fraction(-c) / Fraction(a) for a, c in zip(w.tolist(), b.tolist(), strict=True)}
+    assert finished(machine_of(rounded, hm.Box([0], [1]))).n_cells == 1 + len(roots)

@@ -439,7 +439,7 @@ def _move(D, rays, mask, i, to_rays, to_mask, k):
 
 
 @kernel(inlined=True)
-def _write_wall(points, point_error, grain, D, j, l, facets, slot):
+def write_wall(points, point_error, grain, D, j, l, facets, slot):
     """facets[slot] = the scaled normal of the wall {s_j = s_l}, pointing to the side of j."""
     size = 0.0
     for c in range(D):
@@ -469,7 +469,7 @@ def _write_wall(points, point_error, grain, D, j, l, facets, slot):
 
 
 @kernel(inlined=True)
-def _misses(D, points, j, l, rays, state, noise):
+def misses(D, points, j, l, rays, state, noise):
     """A quick test that the wall between j and l surely misses the working cone.
 
     It works on the plain difference, of 1-norm at most 2 D; ``noise`` bounds what rounding does to it.
@@ -516,7 +516,7 @@ def _climb(head, D, y, j):
 
 
 @kernel(inlined=True)
-def _load(D, store, parent, cone):
+def load(D, store, parent, cone):
     """The working cone becomes a copy of a stored cell; False when it has no room for it."""
     rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
     p_rays, p_mask, p_facets, p_label = store.rays, store.mask, store.facets, store.label
@@ -541,7 +541,7 @@ def _load(D, store, parent, cone):
 
 
 @kernel(inlined=True)
-def _save(D, cone, parent, key, counts, out, place):
+def save(D, cone, parent, key, counts, out, place):
     """Append the working cone to the output, facets in consecutive slots; False when the output is full."""
     rays, mask, used, facets, label = cone.rays, cone.mask, cone.used, cone.facets, cone.label
     o_rays, o_mask, o_facets, o_label = out.rays, out.mask, out.facets, out.label
@@ -663,7 +663,7 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
     while first < tail:
         j = queue[first]
         first += 1
-        if not _load(D, store, parent, cone):
+        if not load(D, store, parent, cone):
             return OVERFLOWS
         result = MISSES
         if tabled:
@@ -687,12 +687,12 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
             n_walls += 1
         for t in range(n_walls):
             l = walls[t]
-            if _misses(D, points, j, l, rays, state, noise):
+            if misses(D, points, j, l, rays, state, noise):
                 continue
             slot = free_slot(used)
             if slot < 0:
                 return OVERFLOWS
-            _write_wall(points, point_error, grain, D, j, l, facets, slot)
+            write_wall(points, point_error, grain, D, j, l, facets, slot)
             label[slot, 0] = h
             label[slot, 1] = l
             result = cut(
@@ -718,7 +718,7 @@ def expand(D, h, head, store, parent, seeds, n_seeds, visited, stamp, cone, scra
                     queue[tail] = label[s, 1]
                     tail += 1
                 word &= word - np.uint64(1)
-        if not _save(D, cone, parent, j, counts, out, pool):
+        if not save(D, cone, parent, j, counts, out, pool):
             return FULL
         counts[4] = j
     return DONE

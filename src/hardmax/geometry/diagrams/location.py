@@ -28,9 +28,9 @@ from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_BLOCK = 1 << 18  # scores per block: two megabytes, so that they are read back from cache
+BLOCK = 1 << 18  # scores per block: two megabytes, so that they are read back from cache
 _TREE_ABOVE = 2000  # with more sites, in low dimension, a search tree is faster than the matrix product
-_SAFE = 1e280  # error bounds beyond this belong to scores that may overflow
+SAFE = 1e280  # error bounds beyond this belong to scores that may overflow
 _CHECK_ROWS = 20_000  # derived rows are compared with their exact values up to this many keys
 
 
@@ -94,7 +94,7 @@ class Locator:
         n = len(self.index)
         winner = np.zeros(len(floats), dtype=np.int64)
         still_open = np.zeros(len(floats), dtype=np.bool_)
-        step = max(16, _BLOCK // n)
+        step = max(16, BLOCK // n)
         table = np.empty((min(step, len(floats)), n))
         for start in range(0, len(floats), step):
             block = floats[start : start + step]
@@ -132,7 +132,7 @@ class Locator:
         with np.errstate(over="ignore", invalid="ignore"):
             values = x @ self.transposed + self.offsets
             noise = 2 * (self.slope_noise * float(np.abs(x).sum()) * (1 + 1e-9) + self.offset_noise)
-        if not noise < _SAFE:
+        if not noise < SAFE:
             values[:] = 0.0  # overflow: every key is a candidate
         best, highest = -1, None
         for j in np.flatnonzero(~(values < values.max() - noise)).tolist():
@@ -212,4 +212,4 @@ def _near_ties(scores, best, points, slope_noise, offset_noise, still_open):  # 
         near = 0.0  # a float, because such a count is vectorised
         for j in range(row.shape[0]):
             near += 1.0 if row[j] >= level else 0.0
-        still_open[i] = not (near == 1.0 and noise < _SAFE)
+        still_open[i] = not (near == 1.0 and noise < SAFE)

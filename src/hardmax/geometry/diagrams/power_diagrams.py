@@ -11,9 +11,6 @@ Slopes and offsets are the primary data here, because rounding :math:`|k_j|^2` w
 cells are cones through the origin and never empty as sets; the question is whether they have *interior*, that
 is whether key j is a vertex of the hull of all keys. The caption of P1 figure 3 blames small weights for
 vanishing cells; that is not the criterion (see ``docs/power-diagrams.md``).
-
-Faces are listed in low dimension, read off the cells that the splitting kernel cuts: walls are where two
-cells meet in dimension d - 1, vertices where the walls end. A vertex that several cells share is listed once.
 """
 
 from __future__ import annotations
@@ -21,41 +18,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
-import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import (
-    BiasedDiagramError,
-    DimensionMismatchError,
-    InvalidInputError,
-    UnsupportedDimensionError,
-)
-from hardmax.exact.rationals import ExactArray, as_exact, fraction, nearest_float
-from hardmax.geometry.cones.splitting import Refinement, refine
+from hardmax.errors import BiasedDiagramError, InvalidInputError
+from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.diagrams.interiors import (
     EmptinessCertificate,
     Interiors,
     decide_interiors,
     find_support,
 )
+from hardmax.geometry.diagrams.key_diagrams import KeyDiagram, scores_of_source
 from hardmax.geometry.diagrams.location import Locator
 from hardmax.geometry.diagrams.max_margins import MaxMargin, max_margins
-from hardmax.geometry.domains import Box
+from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram, checked_k
 from hardmax.geometry.scores import Scores
-from hardmax.results import Result
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_LOW_DIMENSION = 4  # faces of cells are listed up to here
 _MANY_SCORES = 1 << 28  # beyond this many pairs of point and key, finding the winning keys first pays off
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PowerDiagram(Result):
+class PowerDiagram(KeyDiagram):
     r"""The cells of the keys of one head: :math:`C_j = \{x : a_j \cdot x + b_j \ge a_l \cdot x + b_l \
     \forall l\}`.
 
@@ -92,50 +81,9 @@ class PowerDiagram(Result):
 
     kind: ClassVar[str] = "PowerDiagram"
 
-    scores: Scores
-
     @property
-    def slopes(self) -> Floats:
-        """The slopes :math:`a_j`."""
-        return self.scores.slopes
-
-    @property
-    def offsets(self) -> Floats:
-        """The offsets :math:`b_j`."""
-        return self.scores.offsets
-
-    @property
-    def n_keys(self) -> int:
-        """The number of keys N."""
-        return self.scores.n_keys
-
-    @property
-    def d(self) -> int:
-        """The dimension of the space that is cut."""
-        return self.scores.d
-
-    @property
-    def biased(self) -> bool:
-        """Whether some offset is not exactly zero."""
-        return not self.scores.linear
-
-    @property
-    def tie_group(self) -> Integers:
-        """For each key the lowest index of a key with exactly the same score."""
-        return self.scores.tie_group
-
-    @property
-    def sites(self) -> Floats:
-        """The sites :math:`c_j = a_j` of the diagram as a power diagram."""
-        return self.scores.slopes
-
-    @property
-    def weights(self) -> Floats:
-        r"""The weights :math:`w_j = |a_j|^2 + 2 b_j`, rounded; the slopes and offsets are the exact data."""
-        if "weights" in self.scores.source:
-            floats: Floats = self.scores.source["weights"].floats
-            return floats
-        return np.asarray(np.einsum("ij,ij->i", self.slopes, self.slopes) + 2.0 * self.offsets)
+    def _cell_scores(self) -> Scores:
+        return self.scores
 
     # Which cells have interior
     # ------------------------------------------------------------------------------------------------------
@@ -223,10 +171,7 @@ class PowerDiagram(Result):
         >>> hm.power_diagram([[0.0, 0.0], [2.0, 0.0]]).locate([[0.5, 7.0], [1.0, 0.0], [1.5, 0.0]])
         array([0, 0, 1])
         """
-        plain = isinstance(points, np.ndarray) and points.dtype == np.float64 and points.ndim == 2
-        x: ExactArray | Floats = points if plain else as_exact(points, "points", ndim=2)  # type: ignore[assignment]
-        if x.shape[1] != self.d:
-            raise DimensionMismatchError(f"points must have {self.d} columns, but have {x.shape[1]}.")
+        x = self._points(points)
         many = self.n_keys > 1000 and x.shape[0] * self.n_keys > _MANY_SCORES
         if many and self.d <= 3 and not self._locator.prefers_tree:
             return self._locate_among_winners(x, certified)
@@ -253,83 +198,6 @@ class PowerDiagram(Result):
     @cached_property
     def _winner_locator(self) -> Locator:
         return Locator(self.scores, np.unique(self.tie_group[self.nonempty]))
-
-    # Faces, in low dimension
-    # ------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _cells(self) -> Refinement:
-        if self.d > _LOW_DIMENSION:
-            raise UnsupportedDimensionError(
-                f"walls and vertices are listed up to dimension {_LOW_DIMENSION}, but this diagram has "
-                f"dimension {self.d}; nonempty, empty_certificate, locate and max_margin work in any "
-                "dimension."
-            )
-        return refine([self.scores])
-
-    def adjacency(self) -> Integers:
-        """Pairs of keys whose cells meet in dimension d - 1, as rows in order; keys stand for their tie
-        group.
-
-        Examples
-        --------
-        >>> import hardmax as hm
-        >>> hm.power_diagram([[0.0], [1.0], [3.0]]).adjacency().tolist()
-        [[0, 1], [1, 2]]
-        """
-        return self._cells.adjacency()
-
-    def facets(self) -> list[Facet]:
-        """The walls between adjacent cells, one per row of :meth:`adjacency`.
-
-        Examples
-        --------
-        >>> import hardmax as hm
-        >>> [wall] = hm.power_diagram([[0.0, 0.0], [2.0, 0.0]]).facets()
-        >>> wall.keys, wall.bounded
-        ((0, 1), False)
-        """
-        return walls_of(self._cells)
-
-    def vertices(self) -> Floats:
-        """The vertices of the cells, each once, one per row in lexicographic order.
-
-        Examples
-        --------
-        >>> import hardmax as hm
-        >>> hm.power_diagram([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]]).vertices().tolist()
-        [[1.0, 1.0]]
-        """
-        return vertices_of(self._cells, self.scores)
-
-    def polygons(self, box: Box) -> list[Floats]:
-        """The cells of a diagram in the plane, clipped to a box: for each key the corners counter-clockwise.
-
-        A key without area in the box, and every member of a tie group but the first, has none.
-
-        Examples
-        --------
-        >>> import hardmax as hm
-        >>> hm.power_diagram([[0.0, 0.0], [2.0, 0.0]]).polygons(hm.Box([-1, -1], [3, 1]))[1].tolist()
-        [[1.0, -1.0], [3.0, -1.0], [3.0, 1.0], [1.0, 1.0]]
-        """
-        if self.d != 2:
-            raise UnsupportedDimensionError(
-                f"polygons are cells of the plane, but this diagram has dimension {self.d}."
-            )
-        if not isinstance(box, Box):
-            raise InvalidInputError(
-                f"box must be a Box, but was {type(box).__name__}; try hm.Box.cube(2, -3, 3)."
-            )
-        if box.d != 2:
-            raise DimensionMismatchError(f"box must have dimension 2, but has {box.d}.")
-        cells = refine([self.scores], box)
-        out = [np.empty((0, 2)) for _ in range(self.n_keys)]
-        for i in range(cells.n_cells):
-            out[int(cells.choices[i, 0])] = counter_clockwise(cells.vertices(i))
-        for corners in out:
-            corners.setflags(write=False)
-        return out
 
     # How clearly a key can win
     # ------------------------------------------------------------------------------------------------------
@@ -372,7 +240,7 @@ class PowerDiagram(Result):
     def _state(self) -> dict[str, Any]:
         found = self._interiors
         return {
-            "source": {name: array.numbers for name, array in self.scores.source.items()},
+            "source": self._source(),
             **vars(found),
             "exact_witnesses": {str(j): list(point) for j, point in found.exact_witnesses.items()},
         }
@@ -380,12 +248,7 @@ class PowerDiagram(Result):
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         state = dict(state)
-        source = state.pop("source")
-        if "sites" in source:
-            scores = Scores.of_sites(source["sites"], source["weights"])
-        else:
-            query_map = (source["w_q"], source["b_q"]) if "w_q" in source else None
-            scores = Scores.of_keys(source["keys"], source["biases"], query_map)
+        scores = scores_of_source(state.pop("source"))
         exact = {int(j): tuple(point) for j, point in state["exact_witnesses"].items()}
         found = Interiors(**{**state, "exact_witnesses": exact})
         shapes = (found.nonempty.shape, found.witnesses.shape, found.support_start.shape)
@@ -405,7 +268,17 @@ class PowerDiagram(Result):
         return {"nonempty": self.nonempty, "tie_group": self.tie_group, "witness": self.witnesses}
 
 
-def power_diagram(sites: ArrayLike, weights: ArrayLike | None = None) -> PowerDiagram:
+@overload
+def power_diagram(
+    sites: ArrayLike, weights: ArrayLike | None = None, *, k: Literal[1] = 1
+) -> PowerDiagram: ...
+@overload
+def power_diagram(
+    sites: ArrayLike, weights: ArrayLike | None = None, *, k: int
+) -> PowerDiagram | OrderKDiagram: ...
+def power_diagram(
+    sites: ArrayLike, weights: ArrayLike | None = None, *, k: int = 1
+) -> PowerDiagram | OrderKDiagram:
     r"""The power diagram of sites and weights: cells of least :math:`|x - c_j|^2 - w_j`.
 
     Parameters
@@ -415,6 +288,9 @@ def power_diagram(sites: ArrayLike, weights: ArrayLike | None = None) -> PowerDi
         exactly.
     weights : (N,) array_like, optional
         Zero by default, which gives the Voronoi diagram.
+    k : int
+        How many sites win together; from 2 on the result is an :class:`hardmax.geometry.OrderKDiagram`, whose
+        cells belong to sets of k sites.
 
     Examples
     --------
@@ -426,16 +302,38 @@ def power_diagram(sites: ArrayLike, weights: ArrayLike | None = None) -> PowerDi
     array([ True,  True,  True,  True,  True])
     >>> hm.power_diagram(sites, [0, 0, 0, 0, -2]).nonempty
     array([ True,  True,  True,  True, False])
+
+    The pairs of nearest sites; opposite corners are never the two nearest.
+
+    >>> hm.power_diagram(sites, k=2).sets.tolist()
+    [[0, 1], [0, 2], [0, 4], [1, 3], [1, 4], [2, 3], [2, 4], [3, 4]]
     """
-    return PowerDiagram(Scores.of_sites(sites, weights))
+    return _of_order(Scores.of_sites(sites, weights), k)
 
 
+@overload
 def attention_diagram(
     keys: ArrayLike,
     biases: ArrayLike | None = None,
     *,
+    k: Literal[1] = 1,
     query_map: tuple[ArrayLike, ArrayLike | None] | None = None,
-) -> PowerDiagram:
+) -> PowerDiagram: ...
+@overload
+def attention_diagram(
+    keys: ArrayLike,
+    biases: ArrayLike | None = None,
+    *,
+    k: int,
+    query_map: tuple[ArrayLike, ArrayLike | None] | None = None,
+) -> PowerDiagram | OrderKDiagram: ...
+def attention_diagram(
+    keys: ArrayLike,
+    biases: ArrayLike | None = None,
+    *,
+    k: int = 1,
+    query_map: tuple[ArrayLike, ArrayLike | None] | None = None,
+) -> PowerDiagram | OrderKDiagram:
     r"""How a head at temperature zero routes: cells of the largest score :math:`k_j \cdot (W_Q x + b_Q) +
     b_j`.
 
@@ -444,6 +342,9 @@ def attention_diagram(
     keys : (N, d_head) array_like
     biases : (N,) array_like, optional
         Score biases :math:`b_j`; zero by default.
+    k : int
+        How many keys win together (a top-k head); from 2 on the result is an
+        :class:`hardmax.geometry.OrderKDiagram`, whose cells belong to sets of k keys.
     query_map : (W_Q, b_Q), optional
         ``W_Q`` (d_head, d) and ``b_Q`` (d_head,) or ``None``: the diagram in the space of inputs (Remark
         IV.5). The factors are kept, so that a rank-deficient ``W_Q`` is rank-deficient exactly.
@@ -456,100 +357,15 @@ def attention_diagram(
     >>> import hardmax as hm
     >>> hm.attention_diagram([[0.1, 0.0], [-5.0, 1.0], [-5.0, -1.0]]).nonempty
     array([ True,  True,  True])
+
+    Which pairs of keys a top-2 head can read:
+
+    >>> hm.attention_diagram([[1, 0], [0, 1], [-1, 0], [0, -1]], k=2).sets.tolist()
+    [[0, 1], [0, 3], [1, 2], [2, 3]]
     """
-    return PowerDiagram(Scores.of_keys(keys, biases, query_map))
+    return _of_order(Scores.of_keys(keys, biases, query_map), k)
 
 
-@dataclass(frozen=True, eq=False)
-class Facet:
-    """The wall between two cells: the convex hull of ``points`` plus the cone of ``rays``.
-
-    Attributes
-    ----------
-    keys : (int, int)
-        The two keys that tie on it, the lower index first.
-    points : (m, d) float64
-    rays : (r, d) float64
-        Directions in which the wall is unbounded; a line appears as two opposite rays.
-    """
-
-    keys: tuple[int, int]
-    points: Floats
-    rays: Floats
-
-    def __post_init__(self) -> None:
-        self.points.setflags(write=False)
-        self.rays.setflags(write=False)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the wall is a polytope."""
-        return len(self.rays) == 0
-
-
-def walls_of(cells: Refinement) -> list[Facet]:
-    """The walls between the cells of one head, in the order of their pairs of keys."""
-    d = cells.d
-    winner = cells.choices[:, 0]
-    winners = set(winner.tolist())
-    lines = cells.lines()
-    walls: dict[tuple[int, int], Facet] = {}
-    for i in range(cells.n_cells):
-        generators = cells.generators(i)
-        for (_, other), on in cells.facets_with_generators(i):
-            j = int(winner[i])
-            if other in winners and j < other and (j, other) not in walls:
-                g = generators[on]
-                if cells.is_fan:
-                    points, rays = np.zeros((1, d)), g[:, 1:]
-                else:
-                    finite = g[:, 0] > 0
-                    with np.errstate(over="ignore"):
-                        points, rays = g[finite, 1:] / g[finite, :1], g[~finite, 1:]
-                walls[(j, other)] = Facet((j, other), points, np.concatenate([rays, lines, -lines]))
-    return [walls[pair] for pair in sorted(walls)]
-
-
-def counter_clockwise(corners: Floats) -> Floats:
-    """The corners of a convex polygon in counter-clockwise order."""
-    centred = corners - corners.mean(axis=0)
-    order = np.argsort(np.arctan2(centred[:, 1], centred[:, 0]), kind="stable")
-    return np.ascontiguousarray(corners[order])
-
-
-def vertices_of(cells: Refinement, scores: Scores) -> Floats:
-    """The vertices of all cells, each once.
-
-    A vertex is named by the keys that tie there. In general position every cell around it sees the same d + 1
-    keys; otherwise different cells see different ones, and the points are compared as rationals.
-    """
-    d = scores.d
-    if len(cells.lines()):
-        return np.empty((0, d))
-    if cells.is_fan:
-        return np.zeros((1, d))
-    found: dict[frozenset[int], Floats] = {}
-    for i in range(cells.n_cells):
-        generators = cells.generators(i)
-        tied: list[set[int]] = [{int(cells.choices[i, 0])} for _ in generators]
-        for (_, other), on in cells.facets_with_generators(i):
-            for g in on.tolist():
-                tied[g].add(other)
-        for g, keys in zip(generators, tied, strict=True):
-            if g[0] > 0.0:
-                with np.errstate(over="ignore"):  # a vertex beyond float64 is at infinity
-                    found.setdefault(frozenset(keys), g[1:] / g[0])
-    points = list(found.values())
-    if cells.degenerate:
-        exact = {_exact_vertex(scores, sorted(keys)) for keys in found}
-        points = [np.array([nearest_float(v) for v in point]) for point in exact]
-    array = np.array(points).reshape(-1, d)
-    return np.ascontiguousarray(array[np.lexsort(array.T[::-1])])
-
-
-def _exact_vertex(scores: Scores, keys: list[int]) -> tuple[Fraction, ...]:
-    """The point where all these keys tie."""
-    first, *others = (scores.exact_row(j) for j in keys)
-    system = flint.fmpq_mat([[a - b for a, b in zip(first, row, strict=True)] for row in others])
-    reduced, _ = system.rref()
-    return tuple(fraction(-reduced[i, scores.d]) for i in range(scores.d))
+def _of_order(scores: Scores, k: int) -> PowerDiagram | OrderKDiagram:
+    k = checked_k(k, scores.n_keys)
+    return PowerDiagram(scores) if k == 1 else OrderKDiagram(scores, k)

@@ -179,12 +179,7 @@ class _Part:
         """
         d = self.keys.shape[1]
         asked, row = np.unique(self.copy_of[self.winner], return_inverse=True)
-        between = np.empty((len(asked), len(self.keys)))
-        step = max(1, _DIFFERENCES // self.keys.size)
-        for start in range(0, len(asked), step):
-            some = self.keys[asked[start : start + step], None] - self.keys[None]
-            between[start : start + step] = np.sqrt(np.einsum("ijk,ijk->ij", some, some))
-        far = between[row.ravel()][:, self.copy_of]
+        far = key_distances(self.keys, asked)[row.ravel()][:, self.copy_of]
         wall = self.rival & (far > 0.0)  # equal keys with different biases never meet
         length = np.sqrt(np.einsum("ij,ij->i", self.keys, self.keys))[self.copy_of]
         distance = np.where(wall, lead / (self.scale * far), np.inf)
@@ -197,6 +192,20 @@ class _Part:
         high = np.where(wall, distance + wrong, np.inf).min(axis=1, initial=np.inf)
         moved = np.maximum(nearest - low, high - nearest)
         return nearest, np.where(np.isfinite(nearest), moved, 0.0)
+
+
+def key_distances(keys: Floats, rows: Integers) -> Floats:
+    """Distances of some keys to all keys, one row for each of ``rows``.
+
+    >>> key_distances(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([0]))
+    array([[0., 5.]])
+    """
+    between = np.empty((len(rows), len(keys)))
+    step = max(1, _DIFFERENCES // keys.size)
+    for start in range(0, len(rows), step):
+        some = keys[rows[start : start + step], None] - keys[None]
+        between[start : start + step] = np.sqrt(np.einsum("ijk,ijk->ij", some, some))
+    return between
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,11 @@ r"""Where a sign is decided when floats cannot tell: one ladder for every engine
    value beyond its bound has a certain sign. A value within it is undecided.
 2. *Zero proof.* What is undecided is almost always exactly zero. Residues modulo primes prove that, or that
    it is not (:mod:`hardmax.regions.engine.sign_kernels`).
-3. *Double-double.* What is not zero is computed with thirty digits and a proven bound again (there too; on
-   the line in :mod:`hardmax.regions.segment.undecided`).
+3. *Double-double.* What is not zero is computed with thirty digits and a proven bound again (there too).
 4. *Rationals.* The rows as integers (:class:`~hardmax.regions.maps.exact_maps.ExactMaps`): the last word, in
    Python.
 
-The first three rungs are compiled into the kernels of the plane and of space; zero comes before
+The first three rungs are compiled into the kernels of the line, the plane and space; zero comes before
 double-double because one residue tells, at the price of a float, which of the two is worth asking. A kernel
 stops where all of them leave a sign open, and the machine decides it in rationals. :class:`Ladder` holds the
 tables that the compiled rungs need and counts what each rung decides. In exact arithmetic floats decide
@@ -45,24 +44,17 @@ _FEW_PRIMES, _MOST_PRIMES = 12, 400  # the most to begin with; beyond, rationals
 class Ladder:
     """The rungs behind floats, and how many questions each of them has decided.
 
-    Parameters
-    ----------
-    pairs : bool
-        Whether rungs between floats and rationals are used.
-
     Examples
     --------
-    >>> ladder = Ladder(pairs=True)
-    >>> ladder.decide(lambda x: 0, lambda x: 1 if x > 1e-30 else None, 1e-20)
-    1
-    >>> ladder.decide(lambda x: 0, lambda x: 1 if x > 1e-30 else None, 0.0)
-    0
-    >>> ladder.n_double_double, ladder.n_rational
-    (1, 1)
+    >>> from fractions import Fraction
+    >>> ladder = Ladder()
+    >>> ladder.decide(lambda x, y: x < y, Fraction(1, 3), Fraction(1, 2))
+    True
+    >>> ladder.n_zero, ladder.n_double_double, ladder.n_rational
+    (0, 0, 1)
     """
 
-    def __init__(self, *, pairs: bool) -> None:
-        self.pairs = pairs
+    def __init__(self) -> None:
         self.counts = np.zeros(kernels.COUNTS, dtype=np.int64)
         self.n_rational = 0
 
@@ -93,15 +85,8 @@ class Ladder:
         """Provide what the last question lacked; False if nothing can be done."""
         return False
 
-    def decide(
-        self, in_rationals: Callable[..., Any], in_pairs: Callable[..., Any] | None = None, *question: Any
-    ) -> Any:
-        """The answer of the first rung that has one; ``None`` means that the question stays open."""
-        if self.pairs and in_pairs is not None:
-            answer = in_pairs(*question)
-            if answer is not None:
-                self.counts[kernels.N_PAIRS] += 1
-                return answer
+    def decide(self, in_rationals: Callable[..., Any], *question: Any) -> Any:
+        """The answer of the last rung."""
         self.n_rational += 1
         return in_rationals(*question)
 
@@ -110,11 +95,15 @@ class CompiledLadder(Ladder):
     """A ladder whose middle rungs are compiled: it holds their tables, for a network and a domain.
 
     ``units`` are the powers of two in which a machine measures coordinates. ``rungs`` begins without primes.
-    When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them.
+    When a proof lacks some, the kernel says how many bits they must have, and :meth:`grow` provides them: on
+    the first question at most ``first_primes`` more than it needs, because it may be the only one.
     """
 
-    def __init__(self, program: Program, domain: Domain, *, pairs: bool, units: Any = None) -> None:
-        super().__init__(pairs=pairs)
+    def __init__(
+        self, program: Program, domain: Domain, *, units: Any = None, first_primes: int = _FEW_PRIMES
+    ) -> None:
+        super().__init__()
+        self._first_primes = first_primes
         self._program = program
         self._domain = domain
         self._units = np.zeros(domain.d, dtype=np.int64) if units is None else units
@@ -133,13 +122,14 @@ class CompiledLadder(Ladder):
         before = len(self.rungs.mod.primes)
         needed = ceil((bits + 8) / BITS)
         size = 8 * (sum(len(place) for place, _ in self._numbers) + 2 * self._program.path_size)
-        if needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
+        if not bits or needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
             return False
         if self._program.multiplicities.sum() > TOP // 2:  # a prime might divide the share of tied keys
             return False
         # as many as a vertex on rows of the deepest layer will need, where these are few
         deepest = ceil((self._domain.d + 1) * float(self.rungs.denominators.max()) / BITS)
-        count = min(max(needed, 2 * before, min(deepest, _FEW_PRIMES)), _MEMORY // size)
+        count = max(needed, 2 * before, min(deepest, _FEW_PRIMES if before else self._first_primes))
+        count = min(count, _MEMORY // size)
         arrays = [array for array, _ in self._program.parts]
         arrays += [self._domain.a, self._domain.b]
         self.rungs = self._tables(list(islice(primes_below(TOP, arrays), count)))
@@ -176,12 +166,16 @@ class CompiledLadder(Ladder):
         listed = np.zeros((P, _apart(len(program.nonzeros[2]))))
         side_rows = np.zeros((P, domain.b.shape[0] * D))
         units, start = np.ldexp(1.0, self._units), np.zeros((P, path))
+        known: Any = self.rungs.mod if primes else None
+        of_domain = [Residues(array) for array in (domain.a, domain.b, ExactArray(units))] if primes else []
         for k, prime in enumerate(primes):
             (places, dense), (_, sparse) = self._numbers
-            weights[k, places] = dense.balanced(prime)
-            listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
-            a, b = Residues(domain.a).modulo(prime), Residues(domain.b).modulo(prime)
-            one = Residues(ExactArray(units)).modulo(prime)
+            if k < len(known.primes):
+                weights[k], listed[k] = known.weights[k], known.nonzero[k]
+            else:
+                weights[k, places] = dense.balanced(prime)
+                listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
+            a, b, one = (residues.modulo(prime) for residues in of_domain)
             rows = np.hstack([-a.reshape(-1, d) * one, b[:, None]]) % prime
             side_rows[k] = np.where(rows > prime // 2, rows - prime, rows).ravel()
             start[k, : d * d] = np.diag(np.where(one > prime // 2, one - prime, one)).ravel()

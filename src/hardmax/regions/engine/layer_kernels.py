@@ -33,8 +33,8 @@ AFFINE, FOLD, WALL = 0, 1, 2
 # columns of the table of layers, in the order of LayerRow
 KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
 OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
-NONZERO_SCORES, NONZERO_OUTPUTS = 16, 17
-ROW = 18  # numbers of a row
+NONZERO_SCORES, NONZERO_OUTPUTS, GIVEN, GIVER = range(16, 20)
+ROW = 20  # numbers of a row
 # columns of the table of norms: of the scores and biases, then of the outputs and offsets
 RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
 RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
@@ -79,6 +79,10 @@ class LayerRow(NamedTuple):
     words: int
     nonzero_scores: int  # where the lists of nonzero weights begin, row by row; -1 if most are not zero
     nonzero_outputs: int  # the same unit by unit
+    given: (
+        int  # where it stands which units are on for every winner of a layer before; -1 if that is not known
+    )
+    giver: int  # that layer
 
 
 class Net(NamedTuple):
@@ -92,6 +96,7 @@ class Net(NamedTuple):
     multiplicities: Integers  # how many keys of the block a key stands for; 0 where the first of a tie wins
     near_at: Integers  # where the rivals of a key begin in ``near``; -1 if every key of its head is one
     near: Integers
+    given: Integers  # per winner: whether its units are known, and their bits
     nonzero_at: Integers  # where the list of a row or unit begins
     nonzero: Integers  # positions of nonzero weights in rows and units that have few
     nonzero_weights: Floats  # and these weights
@@ -120,6 +125,8 @@ def layer_row(table, layer):
         t[15],
         t[16],
         t[17],
+        t[18],
+        t[19],
     )
 
 
@@ -533,6 +540,24 @@ def leave_units(columns, net, path, errors, layer, word, signs, units):
         entering[DA + i] = e[NEXT_DA + i]
         if changes > 0.0:
             entering[DA + i] += changes * e[STEP_DA + i]
+
+
+@kernel(inlined=True)
+def given_units(net, here, signs, word):
+    """Write which units of a layer are on, where the winners of a layer before say it; False if not.
+
+    Not where keys tie there: then some units may be zero on the whole cell.
+    """
+    giver, size = layer_row(net.table, here.giver), 1 + here.words
+    for w in range(here.words):
+        word[w] = 0
+    known = n_twins(giver, signs) == 0
+    for h in range(giver.heads):
+        at = here.given + size * signs[giver.sign_at + 2 + h]
+        known = known and net.given[at] != 0
+        for w in range(here.words):
+            word[w] |= net.given[at + 1 + w]
+    return known
 
 
 @kernel(inlined=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from hardmax.errors import UnsupportedDimensionError
 from hardmax.exact.rationals import ExactArray
 from hardmax.exact.residues import common_denominator
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer, MaxLayer, ReluLayer
+from hardmax.networks.signatures import pack_bits
 from hardmax.regions.engine import layer_kernels as kernels
 from hardmax.regions.engine.layer_kernels import TAME
 
@@ -56,6 +57,7 @@ class Program:
     key_of: Integers
     multiplicities: Integers
     near: tuple[Integers, Integers]
+    given_bits: Integers
     nonzeros: tuple[Integers, Integers, Integers]
     last: int
     path_size: int
@@ -63,6 +65,7 @@ class Program:
     widest: int
     words: int
     heads: int
+    columns: int
     given: tuple[Layer, ...]  # all layers, those behind the last max-group included
 
     @property
@@ -76,6 +79,7 @@ class Program:
             self.key_of,
             self.multiplicities,
             *self.near,
+            self.given_bits,
             *self.nonzeros[:2],
             self.weights[self.nonzeros[2]],
         )
@@ -123,7 +127,19 @@ class Program:
     @cached_property
     def bounds(self) -> Floats:
         """The numbers that error bounds need, one row per layer and one of zeros."""
-        return np.array([*(_bounds(layer) for layer in self.layers), [0.0] * 12])
+        for layer in self.layers:
+            if layer not in _norms:
+                _norms[layer] = _bounds(layer)
+        return np.array([*(_norms[layer] for layer in self.layers), [0.0] * 12])
+
+    @property
+    def norms(self) -> dict[str, NDArray[Any]]:
+        """What took long to compute and is the same for whoever has the network, as far as it is known."""
+        return {name: self.__dict__[name] for name in ("bounds", "denominators") if name in self.__dict__}
+
+    def take_norms(self, norms: dict[str, NDArray[Any]]) -> None:
+        """Take over what another process has computed for the same network."""
+        self.__dict__.update(norms)
 
     @property
     def row_at(self) -> Integers:
@@ -138,6 +154,16 @@ class Program:
         """The rows of a head among those of its layer."""
         at = self.row(layer).head_at + head
         return slice(int(self.heads_at[at]), int(self.heads_at[at + 1]))
+
+    @property
+    def first(self) -> int:
+        """The first layer with a max-group."""
+        return next((i for i, layer in enumerate(self.layers) if layer.cuts), 0)
+
+    def path_end(self, layer: int) -> int:
+        """Where the composed maps up to the scores of a layer end in the path."""
+        row = self.row(layer)
+        return row.z_at + self.columns * row.rows
 
     def carried(self, layer: int) -> int:
         """How many rows of what leaves a layer its nodes carry along."""
@@ -174,6 +200,7 @@ class Program:
         multiplicities: list[int] = []
         near_at: list[int] = []
         near: list[int] = []
+        given_bits: list[Integers] = []
         nonzeros = _Nonzeros()
         size = path = sign = units = heads = 0
         widest = columns - 1
@@ -191,7 +218,7 @@ class Program:
             path += columns * layer.d_in
             row[kernels.SIGN_AT] = sign
             row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
-            row[kernels.NONZERO_SCORES] = row[kernels.NONZERO_OUTPUTS] = -1
+            row[kernels.NONZERO_SCORES] = row[kernels.NONZERO_OUTPUTS] = row[kernels.GIVEN] = -1
             if isinstance(layer, AffineLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.AFFINE, layer.d_out
                 row[kernels.SCORES] = keep(layer.weights, _SCORES)
@@ -207,6 +234,10 @@ class Program:
                 )
                 row[kernels.OFFSETS] = keep(layer.offsets)
                 row[kernels.WORDS] = -(-layer.units // 64)
+                if layer.given is not None and any(units is not None for units in layer.given):
+                    row[kernels.GIVEN] = sum(map(len, given_bits))
+                    row[kernels.GIVER] = max(j for j in range(i) if table[j, kernels.KIND] == kernels.WALL)
+                    given_bits.append(_packed(layer.given))
                 units += layer.units
                 sign += 3 + int(row[kernels.WORDS]) + 2 * layer.units  # bits, then units that follow others
             else:
@@ -221,9 +252,11 @@ class Program:
                 heads_at.extend(layer.head_start.tolist())
                 key_of.extend(layer.key.tolist())
                 multiplicities.extend((layer.multiplicities * layer.mean).tolist())
-                for rivals in layer.near or [None] * len(layer.key):
-                    near_at.append(-1 if rivals is None else len(near))
-                    near.extend([] if rivals is None else [len(rivals), *rivals])
+                if layer.near is None:
+                    near_at.extend([-1] * len(layer.key))
+                for rivals in layer.near or []:
+                    near_at.append(len(near))
+                    near.extend([len(rivals), *rivals])
                 heads += layer.heads
                 sign += 3 + layer.heads + 2 * len(layer.key)  # winners, then keys that win with others
             if row[kernels.SCORES] >= 0:
@@ -241,6 +274,7 @@ class Program:
             heads_at=np.array(heads_at or [0], dtype=np.int64),
             key_of=np.array(key_of or [0], dtype=np.int64),
             multiplicities=np.array(multiplicities or [1], dtype=np.int64),
+            given_bits=np.concatenate([*given_bits, np.zeros(1, dtype=np.int64)]),
             near=(np.array(near_at or [-1], dtype=np.int64), np.array(near or [0], dtype=np.int64)),
             nonzeros=nonzeros.lists(),
             last=last,
@@ -249,11 +283,23 @@ class Program:
             widest=widest,
             words=-(-units // 64),
             heads=heads,
+            columns=columns,
             given=given,
         )
 
 
 _known: WeakValueDictionary[tuple[tuple[int, ...], int, bool], Program] = WeakValueDictionary()
+_norms: WeakKeyDictionary[Layer, list[float]] = WeakKeyDictionary()  # the bounds of layers, whoever uses them
+
+
+def _packed(given: list[NDArray[np.bool_] | None]) -> Integers:
+    """For every winner, whether its units are known, and their bits as words."""
+    width = next(len(units) for units in given if units is not None)
+    table = np.zeros((len(given), 1 + -(-width // 64)), dtype=np.int64)
+    for row, units in zip(table, given, strict=True):
+        if units is not None:
+            row[0], row[1:] = 1, pack_bits(units[None])[0].view(np.int64)
+    return table.ravel()
 
 
 class _Nonzeros:

@@ -8,7 +8,7 @@ the network ignores, and the search can do the plane and space: cells correspond
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple, Self
@@ -21,6 +21,7 @@ from hardmax.geometry.domains import Domain, domain_of
 from hardmax.networks.layers import Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.regions.cells import Cells, Table
+from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.merging import Fingerprints
 from hardmax.regions.outlook import Outlook, outlook
 from hardmax.regions.plane.geometry import planar
@@ -80,6 +81,7 @@ class Question:
     engine: str | None = None
     repeated: Any = None
     source: Network | None = None  # the network as given, where sets of keys are listed in ``network``
+    norms: dict[str, Any] = field(default_factory=dict)  # of the program, as far as they are known
 
     @property
     def name(self) -> str:
@@ -91,11 +93,23 @@ class Question:
         """The network, the same for all machines: they share its program."""
         return layers_of(self.network)
 
+    @cached_property
+    def _laid_out(self) -> tuple[tuple[Layer, ...], Domain]:
+        """The network and the domain as the engine takes them."""
+        return planar(self.layers, self.domain) if self.name == "plane" else (self.layers, self.domain)
+
+    @property
+    def _program(self) -> Program:
+        """The program that all machines share."""
+        layers, domain = self._laid_out
+        return Program.of(layers, columns=domain.d + 1, whole=self.name == "segment")
+
     def machine(self) -> Any:
         """A machine at its beginning."""
-        layers, domain = self.layers, self.domain
-        if self.name == "plane":
-            layers, domain = planar(layers, domain)
+        layers, domain = self._laid_out
+        if self.norms:
+            program = self._program  # the machine asks for the same
+            program.take_norms(self.norms)
         kind = getattr(
             import_module(f"hardmax.regions.{self.name}.machine"), f"{self.name.capitalize()}Machine"
         )
@@ -160,9 +174,11 @@ class Question:
     # messages
 
     def message(self) -> dict[str, Any]:
-        """Plain values and arrays from which a worker rebuilds the question."""
+        """Plain values and arrays from which a worker rebuilds the question, and a machine that need not
+        compute norms which are known here."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {"network": self.network._state(), "domain": self.domain.state(), "source": None}
+        values |= {"network": self.network._state(), "domain": self.domain.state(), "source": None}
+        return values | {"norms": self._program.norms}
 
     @classmethod
     def of_message(cls, message: dict[str, Any]) -> Self:

@@ -564,6 +564,15 @@ def _ray_pairs(D, net, state, rungs):
         sign = -sign
 
 
+@kernel(inlined=True)
+def ray_in_pairs(D, net, state, rungs):
+    """Have the ray of the vertex in question in double-double; returns its error."""
+    if rungs.vertex.fresh[PAIRS] == 0:
+        _ray_pairs(D, net, state, rungs)
+        rungs.vertex.fresh[PAIRS] = 1
+    return rungs.vertex.size[0]
+
+
 # questions
 
 
@@ -656,7 +665,7 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
         known += modulo.BITS
         if known > bits and independent:
             return ZERO
-    rungs.counts[MISSING] = max(rungs.counts[MISSING], np.int64(bits) + 3)
+    rungs.counts[MISSING] = max(rungs.counts[MISSING], np.int64(max(bits, 0.0)) + 3)
     return OPEN
 
 
@@ -666,12 +675,9 @@ def pair_sign_at(D, net, state, rungs, layer, i, j, column, turn):
 
     Coordinate ``column`` of the vertex has the sign ``turn``.
     """
-    if rungs.vertex.fresh[PAIRS] == 0:
-        _ray_pairs(D, net, state, rungs)
-        rungs.vertex.fresh[PAIRS] = 1
+    error = ray_in_pairs(D, net, state, rungs)
     at = (D - 1) * D
     high, low = rungs.vertex.facets_high, rungs.vertex.facets_low
-    error = rungs.vertex.size[0]
     if not (abs(rungs.vertex.ray_high[column]) > error):
         return OPEN
     if rungs.vertex.ray_high[column] < 0.0:
@@ -695,10 +701,7 @@ def place_at(D, net, state, rungs, column, turn, out, at):
 
     Coordinate ``column`` of the vertex has the sign ``turn``.
     """
-    if rungs.vertex.fresh[PAIRS] == 0:
-        _ray_pairs(D, net, state, rungs)
-        rungs.vertex.fresh[PAIRS] = 1
-    error, largest = rungs.vertex.size[0], 0.0
+    error, largest = ray_in_pairs(D, net, state, rungs), 0.0
     if not (error < 1.0) or not (abs(rungs.vertex.ray_high[column]) > error):
         return np.inf
     for c in range(D):

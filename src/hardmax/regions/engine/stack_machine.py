@@ -124,6 +124,7 @@ class StackMachine(ABC):
     stack: ClassVar[tuple[int, int]] = (1 << 16, 1 << 17)  # integers and floats to begin with
     slow: int = 0
     small_steps: ClassVar[bool] = True  # whether a step takes next to no time
+    begins_at_once: ClassVar[bool] = True  # whether a new machine has entered the first layer
     state_lasts: ClassVar[bool] = False  # whether the arrays of a state are never written again
     deadline: float = np.inf  # when, by time.monotonic, even a decision in rationals is left
 
@@ -142,19 +143,21 @@ class StackMachine(ABC):
         self.limit(None)
         self.layer_cells = np.zeros(program.last + 2, dtype=np.int64)
         self.path = np.zeros(program.path_size)
+        # the maps up to the scores of the first max-groups never change: a state does without them
+        self._fixed = program.path_end(program.first) if self.begins_at_once else 0
         self.errors = np.zeros((program.last + 2, ERRORS))
         self.signs = np.zeros(program.sign_size, dtype=np.int64)
         self.si: NDArray[np.int64] = np.zeros(self.stack[0], dtype=np.int64)
         self.sf: NDArray[np.float64] = np.zeros(self.stack[1])
         self.output: dict[str, NDArray[Any]] = {}
-        self.ladder = self._ladder(pairs=arithmetic == "certified")
+        self.ladder = self._ladder()
         self.whole = True  # false while the node on top of the stack is being replaced
 
     # what an engine adds
 
-    def _ladder(self, *, pairs: bool) -> Ladder:
+    def _ladder(self) -> Ladder:
         """What decides signs that floats leave open."""
-        return Ladder(pairs=pairs)
+        return Ladder()
 
     def _columns(self) -> dict[str, Column]:
         """The arrays of cells; every engine has these, and more."""
@@ -283,6 +286,7 @@ class StackMachine(ABC):
         """Everything a later process needs to go on, as arrays."""
         used = dict(zip(self.units, self._used(), strict=True))
         state = {name: getattr(self, name) for name in self.saved}
+        state["path"] = self.path[self._fixed :]
         state["stack_ints"] = self.si[: self.control[self.kernels.C_INTS]]
         state["stack_floats"] = self.sf[: self.control[self.kernels.C_FLOATS]]
         state["decided"] = np.array(self.ladder.decided)
@@ -294,7 +298,8 @@ class StackMachine(ABC):
     def restore(self, state: State) -> None:
         """Go back to a saved state of a machine for the same question."""
         for name in self.saved:
-            getattr(self, name)[...] = state[name]
+            first = self._fixed if name == "path" else 0
+            getattr(self, name)[first : first + len(state[name])] = state[name]
         ints, floats = state["stack_ints"], state["stack_floats"]
         if len(ints) > len(self.si) or len(floats) > len(self.sf):
             self._grow_stack(len(ints), len(floats))
@@ -453,33 +458,37 @@ class StackMachine(ABC):
 
     # pieces
 
-    @classmethod
-    def cut(cls, state: State, most: int) -> list[State]:
+    def cut(self, state: State, most: int) -> list[State]:
         """The subtrees on the stack of a state, in the order of cells, each a state that has found nothing.
 
         Nodes near the bottom of the stack are the biggest; if there are more than ``most``, those on top stay
-        together in the first piece.
+        together in the first piece. A piece has the maps and signs up to the layer of its nodes only: most
+        are in an early layer, and thousands of pieces wait in lists and travel in messages.
         """
         ints, floats = state["stack_ints"], state["stack_floats"]
-        ends = [(len(ints), len(floats))]
+        ends, layers = [(len(ints), len(floats))], []
         while ends[-1][0] > 0:
             i, f = ends[-1]
+            layers.append(int(ints[i - HEADER + 1]))
             ends.append((i - int(ints[i - 2]), f - int(ints[i - 1])))
-        if len(ends) - 1 > most:
-            del ends[1 : len(ends) - most]
-        own = {"control", "totals", "layer_cells", "decided", "stack_ints", "stack_floats"}
+        if len(layers) > most:
+            together = len(layers) - most
+            layers[: together + 1] = [max(layers[: together + 1])]
+            del ends[1 : together + 1]
+        own = {"control", "totals", "layer_cells", "decided", "stack_ints", "stack_floats", "path", "signs"}
         shared = {name: array.copy() for name, array in state.items() if not name.startswith("output_")}
         shared["errors"][:, CHANGES] = -1.0  # a piece computes its first maps anew, wherever it is processed
         for name in shared.keys() - own:
             shared[name].setflags(write=False)
+        up_to = {layer: self._up_to(shared, layer) for layer in set(layers)}
         pieces: list[State] = []
-        for (i1, f1), (i0, f0) in pairwise(ends):
+        for layer, ((i1, f1), (i0, f0)) in zip(layers, pairwise(ends), strict=True):
             control = state["control"].copy()
-            control[cls._counters()] = 0
-            control[cls.kernels.C_INTS], control[cls.kernels.C_FLOATS] = i1 - i0, f1 - f0
+            control[self._counters()] = 0
+            control[self.kernels.C_INTS], control[self.kernels.C_FLOATS] = i1 - i0, f1 - f0
             if pieces:
-                control[cls._remarks()] = 0
-            piece = {**shared, "control": control}
+                control[self._remarks()] = 0
+            piece = {**shared, **up_to[layer], "control": control}
             piece |= {name: np.zeros_like(state[name]) for name in ("layer_cells", "decided")}
             piece |= {"stack_ints": ints[i0:i1].copy(), "stack_floats": floats[f0:f1].copy()}
             if "totals" in state:
@@ -488,12 +497,39 @@ class StackMachine(ABC):
             pieces.append(piece)
         return pieces
 
+    def _up_to(self, state: State, layer: int) -> State:
+        """Maps and signs of a state up to those of a layer."""
+        row, signs = self.program.row(layer), state["signs"]
+        at = row.sign_at + 2 + row.heads
+        if row.kind == FOLD:  # behind the bits, how many units follow others, and these in pairs
+            at += row.words + 1
+            at += 2 * int(signs[at - 1])
+        found = {"path": state["path"][: self.program.path_end(layer) - self._fixed].copy()}
+        found["signs"] = signs[:at].copy()
+        for array in found.values():
+            array.setflags(write=False)
+        return found
+
     @classmethod
     def numbered(cls, state: State, number: int) -> State:
         """The state of a piece whose layer cells are numbered from ``number`` times 2^32 on."""
         control = state["control"].copy()
         control[cls.kernels.C_SERIAL] = number << SERIALS
         return {**state, "control": control}
+
+    def weight(self, state: State) -> float:
+        """About how many cells a piece has: with p units that cross a cell there may be about p^2 / 2.
+
+        It only says which pieces are worth a message of their own to a cluster.
+        """
+        ints, total = state["stack_ints"], 0.0
+        end = len(ints)
+        while end > 0:
+            layer, pending = int(ints[end - HEADER + 1]), int(ints[end - HEADER + 4])
+            row = self.program.row(layer)
+            total += 0.5 * (1.0 + (pending if row.kind == FOLD and pending >= 0 else row.rows)) ** 2
+            end -= int(ints[end - 2])
+        return total
 
     @classmethod
     def depth(cls, state: State) -> tuple[int, int, int]:

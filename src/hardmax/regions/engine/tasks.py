@@ -72,6 +72,7 @@ class Task:
     begin: State | None  # as it was cut; kept only where the number of cells is limited
     quota: int
     generation: int = 0  # cuts between the root and this task
+    weight: float = 1.0  # about how many cells it has, for messages to a cluster
     tally: Tally = field(default_factory=Tally)
     cells: list[Table] = field(default_factory=list)  # found, and not joined yet
     running: bool = False
@@ -103,7 +104,8 @@ def quota(machine: Any, generation: int) -> int:
 
 def new_task(machine: Any, piece: State, number: int, generation: int) -> Task:
     """The task of a piece."""
-    return Task(number, machine.numbered(piece, number), None, quota(machine, generation), generation)
+    state, weight = machine.numbered(piece, number), machine.weight(piece)
+    return Task(number, state, None, quota(machine, generation), generation, weight)
 
 
 def cut_task(machine: Any, task: Task, numbers: Iterator[int]) -> list[Task] | None:
@@ -137,7 +139,7 @@ class Schedule:
         self._root = root
         self.tasks = [Task(0, root, None, quota(machine, 0))]
         self.n_numbers = 1
-        self.n_waiting = 1
+        self.weight_waiting = self.tasks[0].weight
         self._spare: list[range] = []  # numbers that were reserved and not used
         self._found: deque[Task] = deque()  # tasks that wait, the first ones when they were looked for
         self.joined = Tally()
@@ -177,7 +179,7 @@ class Schedule:
 
     def _started(self, task: Task) -> Task:
         task.running = True
-        self.n_waiting -= 1
+        self._waits(task, -1)
         if self.max_cells is not None and not task.tally.n_cells:
             task.begin = task.state
         return task
@@ -198,7 +200,7 @@ class Schedule:
         task.running = False
         task.take(outcome)
         if task.state is not None:
-            self.n_waiting += 1
+            self._waits(task)
             if task.used_up:
                 self._cut(task)
         self._join()
@@ -219,7 +221,9 @@ class Schedule:
         task.running = False
         at = self.tasks.index(task)
         self.tasks[at : at + 1] = tasks
-        self.n_waiting += sum(other.waiting for other in tasks)
+        for other in tasks:
+            if other.waiting:
+                self._waits(other)
         for other in tasks:
             if other.used_up:  # it had no time or no numbers
                 self._cut(other)
@@ -230,8 +234,13 @@ class Schedule:
     def put_back(self, tasks: Iterable[Task] | None = None) -> None:
         """Their workers are gone: these tasks, or all, are in the state that they were started from."""
         for task in self.tasks if tasks is None else tasks:
-            self.n_waiting += task.running and task.state is not None
+            if task.running and task.state is not None:
+                self._waits(task)
             task.running = False
+
+    def _waits(self, task: Task, sign: int = 1) -> None:
+        """One more task waits, or one less."""
+        self.weight_waiting += sign * task.weight
 
     @property
     def done(self) -> bool:
@@ -282,7 +291,9 @@ class Schedule:
     def _follow(self, task: Task, tasks: list[Task] | None) -> None:
         """A task is done, and these come after it."""
         tasks, task.state = tasks or [], None
-        self.n_waiting += len(tasks) - 1
+        self._waits(task, -1)
+        for other in tasks:
+            self._waits(other)
         at = self.tasks.index(task) + 1
         self.tasks[at:at] = tasks
 
@@ -535,12 +546,13 @@ class Checkpoint:
                 begin,
                 int(task["quota"]),
                 int(task["generation"]),
+                float(task["weight"]),
                 _tally(task["tally"]),
                 [table_of(part) for part in task["cells"]],
             )
             for task, now, begin in zip(state["tasks"], states, beginnings, strict=True)
         ]
-        schedule.n_waiting = sum(task.waiting for task in schedule.tasks)
+        schedule.weight_waiting = sum(task.weight for task in schedule.tasks if task.waiting)
 
 
 def _task_state(task: Task) -> dict[str, Any]:
@@ -548,7 +560,7 @@ def _task_state(task: Task) -> dict[str, Any]:
     for part in task.cells:
         cells.append(part)
     parts = [plain_table(cells.part(0, cells.n))] if cells.n else []
-    plain = {"number": task.number, "quota": task.quota, "generation": task.generation}
+    plain = {name: getattr(task, name) for name in ("number", "quota", "generation", "weight")}
     return plain | {"tally": asdict(task.tally), "cells": parts}
 
 

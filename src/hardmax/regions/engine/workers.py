@@ -35,6 +35,8 @@ from hardmax.regions.maps.merging import Fingerprints
 _SLICE = 0.05  # seconds between two looks at the clock
 BUNDLE = 64  # tasks in a message to a worker of a cluster, at most
 AHEAD = 2  # messages per worker that are under way: one waits while one is processed
+LETTER = 32  # messages that are handed out, or collected, at once
+_LETTER_BYTES = 1 << 22  # about as many bytes at once, and in a message; Dask warns at ten million
 _NUMBERS = 1 << 10  # tasks that a message may lead to
 _EARLY = 1.0  # seconds after which it is worth to know what to expect
 _MOST_STEPS = 1 << 20  # in a call; an engine may return after fewer
@@ -49,6 +51,21 @@ def far_slice(under_way: int) -> float:
     way, the longer they are, so that the two can follow; while there are few, pieces come back soon.
     """
     return max(0.5, 0.0025 * under_way)
+
+
+def enough_weight(waiting: float, jobs: int) -> float:
+    """Of tasks of this weight that wait for so many workers: how much is worth a message.
+
+    Small tasks go out together, as many as weigh as much as a big one. The list of tasks does not depend on
+    that, only who processes them.
+    """
+    return max(waiting, 1.0) / (2.0 * jobs)
+
+
+def last_task(seconds: float) -> float:
+    """The part of a message's time in which no task is begun, so that few come back unfinished: those have
+    all the maps of the machine along, ten times as many bytes as a piece that waits."""
+    return min(0.5, 0.5 * seconds)
 
 
 class Worker:
@@ -91,17 +108,18 @@ class Worker:
         self._at = snapshot(machine)
         return Outcome(self._at, machine.tally, cells, used)
 
-    def explore(self, task: Task, limit: int, numbers: Iterator[int], end: float) -> list[Task]:
+    def explore(self, task: Task, limit: int, numbers: Iterator[int], begin: float, end: float) -> list[Task]:
         """Process a task and the tasks it is cut into, as long as there is time and there are numbers.
 
-        Returns all of them, in order. They are those that the list of tasks would have cut.
+        After ``begin`` none is begun, at ``end`` one is left unfinished. Returns all of them, in order. They
+        are those that the list of tasks would have cut.
         """
         tasks, at = [task], 0
         while at < len(tasks):
-            task, left = tasks[at], end - time.monotonic()
-            if task.state is None or (left <= 0 and at > 0):
+            task, now = tasks[at], time.monotonic()
+            if task.state is None or (now >= begin and at > 0):
                 break
-            task.take(self.work(task.state, limit if at == 0 else task.quota, max(left, 0.0)))
+            task.take(self.work(task.state, limit if at == 0 else task.quota, max(end - now, 0.0)))
             at += 1
             if task.used_up and task.generation:
                 pieces = cut_task(self.machine, task, numbers)
@@ -300,31 +318,81 @@ def work(message: Message, question: dict[str, Any] | None) -> Answer:
         asked = Question.of_message(question)
         _here.worker, _here.run = Worker(asked, asked.machine()), message.run
     numbers, end = iter(message.numbers), time.monotonic() + message.seconds
+    begin = end - last_task(message.seconds)
     results: list[list[Task]] = []
     for task, limit in message.tasks:
-        if results and time.monotonic() >= end:
+        if results and time.monotonic() >= begin:
             break
-        results.append(_here.worker.explore(task, limit, numbers, end))
+        results.append(_here.worker.explore(task, limit, numbers, begin, end))
     return Answer(results, len(message.numbers) - len(list(numbers)))
 
 
-def _executor(backend: Any, jobs: int, question: dict[str, Any]) -> tuple[Executor, Any]:
-    """The processes of a backend of joblib, as :mod:`concurrent.futures` sees them, and the question.
+class Processes:
+    """The processes of joblib on this machine. Each gets the question once, as far as that can be known."""
 
-    Dask brings the question to every worker once, from one to the next.
+    def __init__(self, jobs: int, question: dict[str, Any]) -> None:
+        self._executor: Executor = get_reusable_executor(max_workers=jobs, env=_ONE_THREAD)
+        self._question, self._new_workers = question, jobs
+
+    def send(self, messages: list[Message], answer: Callable[..., Any] = work) -> list[Future[Any]]:
+        """Hand out messages; what becomes of each is a future."""
+        return [self._executor.submit(answer, message, self._for_new_worker()) for message in messages]
+
+    def _for_new_worker(self) -> dict[str, Any] | None:
+        self._new_workers -= 1
+        return self._question if self._new_workers >= 0 else None
+
+    def results(self, futures: list[Future[Any]]) -> list[Any]:
+        """What became of messages that are done: answers, or the errors that were raised instead."""
+        return [future.exception() or future.result() for future in futures]
+
+    def lost(self) -> None:
+        """A message had no answer: whoever gets the next one may be new."""
+        self._new_workers = max(self._new_workers, 0) + 1
+
+
+class DaskWorkers:
+    """The workers of a Dask cluster. The scheduler brings the question to all of them, from one to the next.
+
+    Messages go out and come back in bundles. What a message costs the scheduler is mostly the price of a
+    letter to it or from it, so that ten in one letter cost it less than half.
     """
-    executor: Executor
+
+    def __init__(self, client: Any, question: dict[str, Any]) -> None:
+        self._client = client
+        [self._question] = client.scatter([question], broadcast=True, hash=False)
+
+    def send(self, messages: list[Message], answer: Callable[..., Any] = work) -> list[Any]:
+        """Hand out messages; what becomes of each is a future."""
+        futures: list[Any] = self._client.map(answer, messages, question=self._question, pure=False)
+        return futures
+
+    def results(self, futures: list[Any]) -> list[Any]:
+        """What became of messages that are done: answers, or the errors that were raised instead."""
+        finished = [future for future in futures if future.status == "finished"]
+        try:
+            answers = iter(self._client.gather(finished))
+        except Exception as error:  # the worker that had one of them is gone
+            return [error] * len(futures)
+        return [
+            next(answers) if future in finished else future.exception() or RuntimeError(future.status)
+            for future in futures
+        ]
+
+    def lost(self) -> None:
+        """A message had no answer."""
+
+
+def far_workers(backend: Any, jobs: int, question: dict[str, Any]) -> Processes | DaskWorkers:
+    """The processes of a backend of joblib."""
     if hasattr(backend, "client"):  # Dask
-        executor = backend.client.get_executor(pure=False)
-        [question] = backend.client.scatter([question], broadcast=True, hash=False)
-    elif isinstance(backend, LokyBackend | MultiprocessingBackend):
-        executor = get_reusable_executor(max_workers=jobs, env=_ONE_THREAD)
-    else:
-        raise InvalidInputError(
-            "joblib's backend must be threading, loky, multiprocessing or dask, but was "
-            f"{type(backend).__name__}; try joblib.parallel_config(backend='loky')."
-        )
-    return executor, question
+        return DaskWorkers(backend.client, question)
+    if isinstance(backend, LokyBackend | MultiprocessingBackend):
+        return Processes(jobs, question)
+    raise InvalidInputError(
+        "joblib's backend must be threading, loky, multiprocessing or dask, but was "
+        f"{type(backend).__name__}; try joblib.parallel_config(backend='loky')."
+    )
 
 
 def _far_away(question: Question, schedule: Schedule, limits: _Limits, backend: Any, jobs: int) -> None:
@@ -334,42 +402,55 @@ def _far_away(question: Question, schedule: Schedule, limits: _Limits, backend: 
     that is cut go out when its answer is here.
     """
     messages, asked = _Messages(schedule, limits, jobs), question.message()
-    answers: SimpleQueue[Future[Any]] = SimpleQueue()
-    under_way: dict[Future[Any], tuple[Executor, _Sent]] = {}
-    (executor, shared), failures = _executor(backend, jobs, asked), 0
+    answers: SimpleQueue[Any] = SimpleQueue()
+    under_way: dict[Any, tuple[Processes | DaskWorkers, _Sent]] = {}
+    far, failures = far_workers(backend, jobs, asked), 0
     try:
         while True:
-            while len(under_way) < AHEAD * jobs and (sent := messages.next(len(under_way))) is not None:
-                resend = shared is not asked or messages.new_worker()
-                future = executor.submit(work, sent.message, shared if resend else None)
-                under_way[future] = executor, sent
-                future.add_done_callback(answers.put)
+            while ready := messages.bundle(AHEAD * jobs, len(under_way)):
+                futures = far.send([sent.message for sent in ready])
+                under_way |= {future: (far, sent) for future, sent in zip(futures, ready, strict=True)}
+                for future in futures:
+                    future.add_done_callback(answers.put)
             if not under_way:
                 return
-            try:
-                future = answers.get(timeout=_SLICE)
-            except Empty:
+            done = _waiting(answers, LETTER)
+            if not done:
                 messages.look()
-                continue
-            by, sent = under_way.pop(future)
-            try:
-                answer = future.result()
-            except HardmaxError:
-                raise
-            except Exception:
-                # workers died, or their connections: tasks are where they were before they were sent
-                messages.lost(sent)
-                if by is executor:  # the first of perhaps many messages that this loses
-                    failures += 1
-                    if failures > _PATIENCE:
-                        raise
-                    executor, shared = _executor(backend, jobs, asked)
-            else:
-                failures = 0
-                messages.receive(sent, answer)
+            by_sender: dict[Any, list[Any]] = {}
+            for future in done:
+                by_sender.setdefault(under_way[future][0], []).append(future)
+            for sender, futures in by_sender.items():
+                for future, answer in zip(futures, sender.results(futures), strict=True):
+                    _, sent = under_way.pop(future)
+                    if isinstance(answer, Answer):
+                        failures = 0
+                        messages.receive(sent, answer, far)
+                        continue
+                    if isinstance(answer, HardmaxError) or not isinstance(answer, Exception):
+                        raise answer
+                    # workers died, or their connections: tasks are where they were before they were sent
+                    messages.lost(sent, far)
+                    if sender is far:  # the first of perhaps many messages that this loses
+                        failures += 1
+                        if failures > _PATIENCE:
+                            raise answer
+                        far = far_workers(backend, jobs, asked)
     finally:
         for future in under_way:
             future.cancel()
+
+
+def _waiting(answers: SimpleQueue[Any], most: int) -> list[Any]:
+    """What is in a queue, at most so much; waits a moment for the first."""
+    found = []
+    try:
+        found.append(answers.get(timeout=_SLICE))
+        while len(found) < most:
+            found.append(answers.get_nowait())
+    except Empty:
+        pass
+    return found
 
 
 @dataclass(frozen=True)
@@ -380,6 +461,10 @@ class _Sent:
     tasks: list[Task]
 
 
+def _bytes(task: Task) -> int:
+    return sum(array.nbytes for array in (task.state or {}).values())
+
+
 class _Messages:
     """Messages to the workers of a cluster, and their answers."""
 
@@ -387,18 +472,33 @@ class _Messages:
         self.run = secrets.token_hex(8)
         self.schedule, self.limits, self.jobs = schedule, limits, jobs
         self.stopped = schedule.full
-        self._new_workers = jobs  # that do not have the question yet
+
+    def bundle(self, most: int, under_way: int) -> list[_Sent]:
+        """The next messages, so that at most so many are under way; those of one letter."""
+        ready: list[_Sent] = []
+        size = 0
+        while len(ready) < min(LETTER, most - under_way) and size < _LETTER_BYTES:
+            sent = self.next(under_way + len(ready))
+            if sent is None:
+                break
+            ready.append(sent)
+            size += sum(map(_bytes, sent.tasks))
+        return ready
 
     def next(self, under_way: int) -> _Sent | None:
         """A message with the first tasks that wait; ``None`` if there are none."""
         if self.stopped:
             return None
-        schedule, tasks = self.schedule, []
-        for _ in range(max(1, min(BUNDLE, schedule.n_waiting // (2 * self.jobs)))):
+        schedule, weight, size = self.schedule, 0.0, 0
+        tasks: list[Task] = []
+        enough = enough_weight(schedule.weight_waiting, self.jobs)
+        while len(tasks) < BUNDLE and size < _LETTER_BYTES and not weight >= enough:
             task = schedule.next()
             if task is None:
                 break
             tasks.append(task)
+            weight += task.weight
+            size += _bytes(task)
         if not tasks:
             return None
         # with a limit on cells, tasks are cut here, where it is known who comes before
@@ -411,15 +511,10 @@ class _Messages:
         ]
         return _Sent(Message(self.run, bundle, numbers, seconds), tasks)
 
-    def new_worker(self) -> bool:
-        """Whether the next message may go to a worker that does not have the question."""
-        self._new_workers -= 1
-        return self._new_workers >= 0
-
-    def receive(self, sent: _Sent, answer: Answer) -> None:
+    def receive(self, sent: _Sent, answer: Answer, far: Processes | DaskWorkers) -> None:
         """Write down what a worker sent back."""
         if answer.tasks is None:
-            self.lost(sent)
+            self.lost(sent, far)
             return
         spare = sent.message.numbers[answer.used :]
         for task, tasks in zip(sent.tasks, answer.tasks, strict=False):
@@ -432,10 +527,10 @@ class _Messages:
         """Report, save, and stop at a limit."""
         self.stopped = self.limits.look(nullcontext()) or self.schedule.full
 
-    def lost(self, sent: _Sent) -> None:
-        """No answer will come; whoever gets the next message may be new."""
+    def lost(self, sent: _Sent, far: Processes | DaskWorkers) -> None:
+        """No answer will come."""
         self.schedule.put_back(sent.tasks)
-        self._new_workers = max(self._new_workers, 0) + 1
+        far.lost()
 
 
 def check_jobs(n_jobs: int | None) -> None:

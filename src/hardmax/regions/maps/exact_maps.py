@@ -40,7 +40,7 @@ from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.geometry.domains import Box, Domain
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, FeedForward, Maxout
-from hardmax.networks.layers import ArgmaxLayer, Layer
+from hardmax.networks.layers import ArgmaxLayer, Layer, refuse_smooth
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import unpack_bits
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
@@ -416,7 +416,9 @@ def signature_beyond(
     routings: list[int] = []
     bits: list[bool] = []
     level = False
-    for block in network.blocks:
+    refuse_smooth(network)
+    blocks: tuple[Any, ...] = network.blocks
+    for block in blocks:
         if isinstance(block, Affine):
             y = _product(block.w, y, block.b)
             continue
@@ -429,10 +431,11 @@ def signature_beyond(
             bent = [value * slope for row, slope in zip(rows, slopes, strict=True) for value in row]
             out = _product(block.w_out, flint.fmpq_mat(len(rows), 2, bent), block.b_out)
         elif block.width:  # ReLU attention
-            scores = [(h, _scores(block, h, y)) for h in range(len(block.mask))]
-            on = [h_scores.get(j, (-1, 0)) > (0, 0) for _, h_scores in scores for j in range(block.n_tokens)]
+            zero = (flint.fmpq(0), flint.fmpq(0))
+            scores = [_scores(block, h, y) for h in range(len(block.mask))]
+            on = [of_head.get(j, zero) > zero for of_head in scores for j in range(block.n_tokens)]
             bits += on
-            level |= any(score == (0, 0) for _, h_scores in scores for score in h_scores.values())
+            level |= any(score == zero for of_head in scores for score in of_head.values())
             out = block.compose_exactly(y, np.array(on)) - (y if block.skip else 0 * y)
         else:
             winners = [_winners(block, h, y) for h in range(block.heads)]
@@ -463,9 +466,7 @@ def _winners(
     return best, tied[::-1] if getattr(block, "ties", "mean") == "rightmost" else tied
 
 
-def _scores(
-    block: Attention | Maxout, h: int, y: flint.fmpq_mat
-) -> dict[int, tuple[flint.fmpq, flint.fmpq]]:
+def _scores(block: Attention | Maxout, h: int, y: flint.fmpq_mat) -> dict[int, tuple[flint.fmpq, flint.fmpq]]:
     """The scores of the keys of a head that are present, each as value and slope."""
     scores = {}
     for j in np.flatnonzero(block.mask[h]).tolist():

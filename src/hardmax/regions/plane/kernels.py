@@ -55,6 +55,7 @@ from hardmax.regions.engine.layer_kernels import (
     carried,
     copy,
     enter_groups,
+    given_units,
     layer_row,
     leave,
     leave_units,
@@ -637,6 +638,8 @@ def descend(net, state, work, rungs, k, layer):
     if control[C_SERIAL] == 1 and control[C_TRUST] == CERTIFIED:
         sharpen(COLUMNS, net, state, rungs, layer)
     if here.kind == FOLD:
+        if here.given >= 0 and control[C_TRUST] == CERTIFIED and given_units(net, here, signs, work.word):
+            return layer, 0
         n_pend = classify_all(
             path, here.z_at, n, p, k, control[C_TRUST], errors[layer], work.pend, work.word, work.limits,
             work.positive, work.negative,
@@ -996,12 +999,25 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
         if best < 0 and all_asked:
             break
         if best < 0:
+            for v in range(k):
+                o = v * FLOATS_PER_EDGE
+                work.limits[v] = threshold(trust, cf, o, t_a, t_c, a_max, c_max)
+                if cf[o + DX] != 0.0 or cf[o + DY] != 0.0:
+                    work.limits[v] = np.inf
             listed = rivals + 1
             for i in range(k0, k1):
                 while listed <= rivals + net.near[rivals] and net.near[listed] < i:
                     listed += 1
                 near = listed <= rivals + net.near[rivals] and net.near[listed] == i
-                if i != j and not near and heads.bag_k[i] != FOLLOWS:
+                if i == j or near or heads.bag_k[i] == FOLLOWS:
+                    continue
+                a, b, c = path[z_at + i] - aj, path[z_at + n + i] - bj, path[z_at + 2 * n + i] - cj
+                below = True
+                for v in range(k):
+                    o = v * FLOATS_PER_EDGE
+                    value = a * cf[o + X] + b * cf[o + Y] + c * cf[o + W]
+                    below = below and value <= -work.limits[v]
+                if not below:
                     set_candidate(cand, count, i, 0)
                     count += 1
             all_asked = True

@@ -71,14 +71,15 @@ class PlaneMachine(StackMachine):
         lines, labels = self._domain_lines(domain)
         self.unbounded = any(line[3] for line in lines)
         self.control[kernels.C_STRIDE] = 5 if self.unbounded else 3  # floats per vertex that is written down
-        self._make_work(edges=max(70, len(lines) + 8))
+        keys = int(np.diff(self.program.heads_at).max(initial=0))  # of the largest head
+        self._make_work(edges=max(70, len(lines) + 8), bag=min(max(keys, 16), 512))
         self._make_output(1 << 10 if store else 0, 1 << 13 if store else 0)
         self._begin(lines, labels, domain)
 
     ladder: CompiledLadder
 
-    def _ladder(self, *, pairs: bool) -> CompiledLadder:
-        return CompiledLadder(self.program, self.domain, pairs=pairs)
+    def _ladder(self) -> CompiledLadder:
+        return CompiledLadder(self.program, self.domain)
 
     # arrays
 

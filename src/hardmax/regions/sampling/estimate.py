@@ -25,7 +25,7 @@ from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.network import Network
 from hardmax.progress import Progress, shown
 from hardmax.regions.engine.workers import check_jobs
-from hardmax.regions.sampling.signature_hashes import SignatureHasher, SignatureTally, UniformPoints
+from hardmax.regions.sampling.signature_hashes import SignatureTally, UniformPoints, hasher_for
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -242,7 +242,7 @@ def estimate_cells(
     -----
     Points that agree on the first layers share the composed affine map of these layers, so in low dimension a
     point costs little more than a few multiplications per layer. Beyond eight dimensions every point takes
-    the forward pass, in blocks.
+    the forward pass, in blocks; so do networks whose heads choose sets of keys.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def estimate_cells(
     batch = max(1, min(_BATCH, _NUMBERS // network.d))
     sizes = [min(batch, n_samples - start) for start in range(0, n_samples, batch)]
     for_words, *streams = _generator(rng).spawn(1 + len(sizes))
-    hasher = SignatureHasher(network, source, for_words, largest_batch=sizes[0])
+    hasher = hasher_for(network, source, for_words, largest_batch=sizes[0])
     tally = SignatureTally(max_signatures)
     witnesses = []
 

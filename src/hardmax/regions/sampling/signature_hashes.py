@@ -20,7 +20,7 @@ from hardmax.errors import EmptyDomainError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.attention import working_floats
-from hardmax.networks.layers import ArgmaxLayer, Layer
+from hardmax.networks.layers import ArgmaxLayer, Layer, refuse_smooth
 from hardmax.networks.network import Network
 from hardmax.regions.engine.layer_kernels import ROWS
 from hardmax.regions.engine.program import Program
@@ -165,6 +165,7 @@ class SignatureHasher:
 
 def _forward_layers(network: Network) -> tuple[Layer, ...]:
     """The layers of a network with the floats of its forward pass, where products are not multiplied out."""
+    refuse_smooth(network)
     layers: list[Layer] = []
     head = unit = 0
     for block in network.blocks:
@@ -255,6 +256,44 @@ class SignatureTally:
         )
         self._slots: Integers = np.full(1 << (2 * room - 1).bit_length(), -1, dtype=np.int64)
         kernels.rebuild(self._hashes, self._listed, self._slots)
+
+
+class ForwardHasher:
+    """The same by the forward pass, for networks whose heads choose sets of keys.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> head = hm.Attention([[[1.0], [0.0], [-1.0]]], None, [[[0.0], [1.0], [2.0]]], rule="top-k", k=2)
+    >>> hasher = ForwardHasher(hm.Network([head]), np.random.default_rng(0))
+    >>> a, b, c = hasher.hashes(np.array([[-0.5], [0.25], [0.75]]))
+    >>> bool(a == b), bool(b == c)
+    (False, True)
+    """
+
+    def __init__(self, network: Network, generator: np.random.Generator) -> None:
+        self.network = network
+        sizes = [block.n_tokens for block in network.blocks for _ in range(block.heads)]
+        sizes += [2] * network.units_total
+        self.starts = np.cumsum([0, *sizes])[:-1]
+        self.words = generator.integers(0, 2**64, size=sum(sizes) + 1, dtype=np.uint64)
+
+    def hashes(self, points: Floats) -> Words:
+        """One hash per point (rows). Safe to call from several threads."""
+        signature = self.network.signature(points)
+        hashes = np.zeros(len(points), dtype=np.uint64)
+        for start, chosen in zip(self.starts, (*signature.routings.T, *signature.relu.T), strict=True):
+            hashes ^= self.words[start + chosen]
+        return hashes
+
+
+def hasher_for(
+    network: Network, source: UniformPoints, generator: np.random.Generator, *, largest_batch: int
+) -> SignatureHasher | ForwardHasher:
+    """The hasher for a network: maps of prefixes are not known where heads choose sets of keys."""
+    if any(block.chooses_sets for block in network.blocks):
+        return ForwardHasher(network, generator)
+    return SignatureHasher(network, source, generator, largest_batch=largest_batch)
 
 
 class UniformPoints:

@@ -264,7 +264,41 @@ def domain_is_bounded(exact: ExactMaps, check_time: Callable[[], None] = _no_lim
 MEAN_BITS = 3  # means of two, four and eight outputs are multiples of the unit, too
 
 
-def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
+def bounding_box(
+    rows: Sequence[IntegerRow], inside: Sequence[flint.fmpq], check_time: Callable[[], None] = _no_limit
+) -> Box:
+    """A box around a bounded polytope, given by rows and a point inside; it is at most a few times as wide.
+
+    A bound is moved away until rationals prove that nothing lies beyond.
+
+    >>> rows = [(1, 0, 0), (0, 1, 0), (-1, -1, 1), (0, 0, 1)]
+    >>> box = bounding_box(rows, [flint.fmpq(1, 4), flint.fmpq(1, 4), flint.fmpq(1)])
+    >>> bool((box.low.floats <= 0).all()), bool((box.high.floats >= 1).all())
+    (True, True)
+    """
+    d = len(inside) - 1
+    ends = np.zeros((2, d))
+    for k in range(d):
+        middle = _ratio(inside[k]) / _ratio(inside[d])
+        for side, sign in enumerate((-1, 1)):
+            end = middle
+            while True:
+                bound = Fraction(float(end))  # what follows is about the float
+                beyond = [0] * (d + 1)
+                beyond[k], beyond[d] = sign * bound.denominator, -sign * bound.numerator
+                point = inner_point([*rows, tuple(beyond)], check_time)
+                if point is None:
+                    break
+                end = middle + 2 * (_ratio(point[k]) / _ratio(point[d]) - middle)
+            ends[side, k] = float(bound)
+    return Box(ends[0], ends[1])
+
+
+def _ratio(value: flint.fmpq) -> Fraction:
+    return Fraction(int(value.p), int(value.q))
+
+
+def units_of(layers: tuple[Layer, ...], box: Box | None, sides: Sequence[IntegerRow] = ()) -> Units:
     """The units of the last place of a network whose weights have few bits; zeros where they have not."""
     table = np.zeros((len(layers) + 1, 6))
     entering: int | None = 0  # the identity enters
@@ -293,7 +327,8 @@ def units_of(layers: tuple[Layer, ...], box: Box | None) -> Units:
         entering = leaving
     low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))
     corner = 0.0 if low is None or high is None else _power(min(low, high))
-    return Units(table, np.array([corner]))
+    small = [[float(v) for v in row] if max(map(abs, row)) < 2**53 else [0.0] * len(row) for row in sides]
+    return Units(table, np.array([corner]), np.array(small or [[0.0]]))
 
 
 def _last_place(array: ExactArray) -> int | None:
@@ -321,21 +356,27 @@ def base_of(size: int, n: int) -> kernels.Base:
     return base
 
 
-def workspace(size: int, n: int, widest: int, box: Box | None) -> tuple[kernels.Work, Simplex]:
-    """Room for a node, and for linear programs with so many rows of length n: in a box, or in a cone."""
+def workspace(
+    size: int, n: int, widest: int, box: Box | None, *, is_domain: bool = True
+) -> tuple[kernels.Work, Simplex]:
+    """Room for a node, and for linear programs with so many rows of length n: in a box, or in a cone.
+
+    The box may be the domain, or one around it, whose sides mean nothing."""
     widest = max(widest, n) + 1
     cell = dict.fromkeys(("choice", "word", "units", "wins"), widest) | dict.fromkeys(
         ("w", "below", "z"), n + 1
     )
     cell |= {"cuts": 2 * (size + 2), "hidden": n * widest, "above": widest + 1}
     program: dict[str, Any] = dict.fromkeys(types_of(Simplex), n + 1)
-    program |= {"reach": 1, "work": 1, "size": 1, "lifted_error": size + 2}
-    program |= {"lifted": (size + 2, n + 1), "inverse": (n + 1, n + 1)}
+    program |= {"reach": 1, "sides": 1, "work": 1, "size": 1, "lifted_error": size + 2}
+    program |= {"lifted": (size + 2, n + 1), "codes_kept": (n + 1, 2)}
+    program |= dict.fromkeys(("inverse", "square", "whole"), (n + 1, n + 1))
     simplex: Simplex = allocated(Simplex, program)
     if box is None:
         simplex.low[:], simplex.high[:] = -1.0, 1.0
     else:
         _set_bounds(simplex, box)
+        simplex.sides[0] = 2 * box.d if is_domain else 0
     return allocated(kernels.Work, cell | {"points": (widest, n + 1)}), simplex
 
 

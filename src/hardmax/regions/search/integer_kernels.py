@@ -50,10 +50,12 @@ DENOMINATORS = 60
 
 class Units(NamedTuple):
     """The unit of the last place of every layer's scores, and of what leaves it; sums of weights and sizes of
-    constants that bound them. A unit of zero: there is none. ``box`` is the unit of the box's corners."""
+    constants that bound them. A unit of zero: there is none. ``box`` is the unit of the box's corners;
+    ``sides`` are those of the domain as whole numbers, zeros where they are too large for a float."""
 
     layers: Floats
     box: Floats
+    sides: Floats
 
 
 @kernel(inner=True)
@@ -148,12 +150,19 @@ def is_zero(n, net, path, errors, layer, unit):
 
 @kernel(inner=True)
 def whole_row(n, net, units, path, errors, code, sign, infinity, out):
-    """The row of a fold or wall as whole numbers, positive inside; False: it is not known so."""
+    """The row of a fold, wall or side as whole numbers, positive inside; False: it is not known so."""
     if code == infinity:
         for k in range(n - 1):
             out[k] = 0.0
         out[n - 1] = 1.0
         return True
+    if code < infinity:
+        side = infinity - 1 - code  # codes of sides begin below that of infinity
+        known = False
+        for k in range(n):
+            out[k] = units.sides[side, k]
+            known = known or out[k] != 0.0
+        return known
     if code < 0:
         return False
     layer, unit, a, b = code >> 54, (code >> 38) & 0xFFFF, (code >> 19) & 0x7FFFF, code & 0x7FFFF

@@ -9,7 +9,8 @@ witness answers one of them at once, and the other is a linear program
 caller decides it in rationals.
 
 In a box the rows of a cone are only the cuts on the way to it, and witnesses are points :math:`(x, 1)`; the
-sides of the box are bounds of the programs.
+sides of the box are bounds of the programs. A bounded polytope is searched in a box around it, with its sides
+as rows.
 
 A head is searched in the same way (the largest margin of a key over those that are known to win, as one more
 variable). A cone enters the next layer without the rows that are proven to follow from the others: it is
@@ -53,6 +54,7 @@ from hardmax.regions.engine.layer_kernels import (
 )
 from hardmax.regions.engine.sign_kernels import join_key
 from hardmax.regions.engine.twin_kernels import add_output, forget_twins, has_twins, n_twins, twin
+from hardmax.regions.search.dependence_kernels import never_negative, recedes
 from hardmax.regions.search.integer_kernels import (
     is_zero,
     leave_exactly,
@@ -492,9 +494,9 @@ def hidden_of(n, net, path, layer, word, units, hidden):
 
 
 @kernel(inlined=True)
-def sides_of(lp, n):
+def sides_of(lp):
     """Sides of the domain that are bounds of the programs."""
-    return 2 * (n - 1) if lp.reach[0] > 0.0 else 0
+    return lp.sides[0]
 
 
 @kernel(inner=True)
@@ -518,7 +520,7 @@ def emit(net, state, cones, lp, out, start, m, w, known, tied):
         out.witness[cell * n + k] = x
         size = max(size, abs(x))
     size *= np.sqrt(n)
-    for s in range(sides_of(lp, n)):
+    for s in range(sides_of(lp)):
         out.codes[facet] = SIDE - s
         facet += 1
         if margin > 0.0:
@@ -617,7 +619,7 @@ def run(net, units, state, cones, work, lp, out, budget):
             return
         if control[C_EMIT] == 1 and (
             control[C_OUT_CELLS] + 1 >= out.tied.shape[0]
-            or control[C_OUT_FACETS] + sides_of(lp, n) + m + n_cuts + 1 >= out.codes.shape[0]
+            or control[C_OUT_FACETS] + sides_of(lp) + m + n_cuts + 1 >= out.codes.shape[0]
         ):
             control[C_STATUS] = OUTPUT_FULL
             return
@@ -650,9 +652,10 @@ def run(net, units, state, cones, work, lp, out, budget):
                             z[k] = rows[row, k] if s > 0.0 else -rows[row, k]
                         control[C_PROGRAMS] += 1
                         other = other_side(lp, cone, cone_error, m, z, row_errors[row], w, n, trust, outside)
-                        if other == OPEN and vanishes_in_integers(
-                            n, net, units, path, errors, cones.code[start:], cones.sign[start:], m,
-                            (layer << 54) | (i << 38), -1 if s > 0.0 else 1, INFINITY, lp,
+                        if other == OPEN and never_negative(
+                            n, net, units, path, errors, signs, cone, cone_error, cones.code[start:],
+                            cones.sign[start:], m, z, row_errors[row], (layer << 54) | (i << 38), INFINITY,
+                            lp,
                         ):  # fmt: skip
                             other = EMPTY
                         if s > 0.0:
@@ -755,8 +758,10 @@ def run(net, units, state, cones, work, lp, out, budget):
                 if reach == OPEN and trust != EXACT:
                     copy_rows(cones, start, start + m, m, n)
                     control[C_PROGRAMS] += 1
-                    slopes, slope_error = base[start + m :], base_error[start + m :]
-                    reach = grows_somewhere(lp, slopes, slope_error, m, n, trust)
+                    reach = recedes(
+                        n, net, units, path, errors, signs, layer, base[start + m :], base_error[start + m :],
+                        cones.code[start + m :], cones.sign[start + m :], m, INFINITY, trust, lp,
+                    )  # fmt: skip
                 if reach == OPEN:
                     control[C_STATUS] = UNDECIDED_CELL
                     return
@@ -904,7 +909,7 @@ def outline(
                 verdict[f] = found == INSIDE
         unbounded[i] = 0
         if not bounded_domain:
-            found = grows_somewhere(lp, base, base_error, m, n, CERTIFIED)
+            found = grows_somewhere(lp, base, base_error, cones.code, cones.sign, m, n, CERTIFIED)
             unbounded[i] = 2 if found == OPEN else found == INSIDE
 
 

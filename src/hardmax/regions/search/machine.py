@@ -30,6 +30,7 @@ from hardmax.regions.search import kernels
 from hardmax.regions.search.geometry import (
     IntegerRow,
     base_of,
+    bounding_box,
     domain_is_bounded,
     exact_row,
     inner_point,
@@ -64,9 +65,10 @@ class SearchMachine(StackMachine):
 
     kernels: ClassVar[Any] = kernels
     units = ("cells", "facets")
-    saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend", "totals")
+    saved = (*StackMachine.saved, "rows", "row_errors", "base_at", "pend", "totals", "around")
     stack = (1 << 12, 1 << 12)
     slow = 4
+    begins_at_once = False
 
     def __init__(
         self, layers: tuple[Layer, ...], domain: Domain, *, arithmetic: str, store: bool, sliver: float = 0.0
@@ -83,11 +85,12 @@ class SearchMachine(StackMachine):
         self.pend = np.zeros(int(self._row_at[-1]) + 1, dtype=np.int64)
         self.totals = np.zeros(1)
         self.base_at = np.zeros((program.last + 2, 2), dtype=np.int64)
-        self._box = domain if isinstance(domain, Box) else None
+        self._box = self._bounds = domain if isinstance(domain, Box) else None
+        self.around = np.zeros((2, domain.d))  # corners of a box around a bounded polytope, once it is known
         sides = 0 if self._box else domain.b.shape[0]
         self._base = base_of(64 + 4 * (sides + 2), n)
         self._make_work(64 + 2 * (sides + 2))
-        self._units = units_of(program.layers, self._box)
+        self._units = units_of(program.layers, self._box, self._sides)
         self._make_output(1 << 8 if store else 0, 1 << 11 if store else 0)
         self.control[kernels.C_STATUS] = kernels.WAITING
 
@@ -95,7 +98,10 @@ class SearchMachine(StackMachine):
 
     def _make_work(self, size: int) -> None:
         self._size = size
-        self.work, self.simplex = workspace(size, self.n, self.program.widest, self._box)
+        is_domain = self._box is not None
+        self.work, self.simplex = workspace(
+            size, self.n, self.program.widest, self._bounds, is_domain=is_domain
+        )
 
     def _columns(self) -> dict[str, Column]:
         return super()._columns() | {
@@ -122,12 +128,18 @@ class SearchMachine(StackMachine):
         else:
             m = self._write_sides()
             rows = self._domain_rows
-            self.control[kernels.C_OPEN_DOMAIN] = not domain_is_bounded(self.exact_maps, self.check_time)
+            bounded = domain_is_bounded(self.exact_maps, self.check_time)
             witness = inner_point(rows, self.check_time)
             if witness is None:
                 raise EmptyDomainError(
                     "domain must have interior, but its half-spaces leave no open set; check A x <= b."
                 )
+            if bounded:
+                box = bounding_box(rows, witness, self.check_time)
+                self.around[...] = box.low.floats, box.high.floats
+                self._search_around()
+                m -= 1  # x_0 is 1
+            self.control[kernels.C_OPEN_DOMAIN] = not bounded
             w, known = self._rounded(witness, rows)
         for i in range(self.n - 1):  # the identity map, column by column
             self.path[i * (self.n - 1) + i] = 1.0
@@ -136,6 +148,12 @@ class SearchMachine(StackMachine):
         ):
             self._grow_stack()
         self.control[kernels.C_STATUS] = kernels.RUNNING
+
+    def _search_around(self) -> None:
+        """Solve programs in the box around the domain."""
+        self._bounds = Box(*self.around)
+        self._make_work(self._size)
+        self._units = units_of(self.program.layers, self._bounds, self._sides)
 
     def _middle(self, box: Box) -> tuple[Floats, int]:
         """The middle of a box, which is inside without any program, and whether its floats are inside too."""
@@ -152,6 +170,11 @@ class SearchMachine(StackMachine):
         base.code[:m] = [*(kernels.SIDE - i for i in range(m - 1)), kernels.INFINITY]
         base.sign[:m] = 1
         return m
+
+    @cached_property
+    def _sides(self) -> list[IntegerRow]:
+        """The sides of a domain that is no box as integers."""
+        return [] if self._box else [self.exact_maps.domain_line(i) for i in range(self.domain.b.shape[0])]
 
     @cached_property
     def _domain_rows(self) -> list[IntegerRow]:
@@ -291,7 +314,7 @@ class SearchMachine(StackMachine):
 
     def _rounded(self, point: Sequence[flint.fmpq], rows: Sequence[IntegerRow]) -> tuple[Floats, int]:
         """A rational witness in floats, and whether the floats are inside too."""
-        largest = point[-1] if self._box else max(abs(v) for v in point)
+        largest = point[-1] if self._bounds else max(abs(v) for v in point)
         parts = [v / largest for v in point]
         w = np.array([nearest_float(Fraction(int(v.p), int(v.q))) for v in parts])
         exact = _rationals(w) if np.isfinite(w).all() else None
@@ -305,7 +328,9 @@ class SearchMachine(StackMachine):
         labels = [(int(self._base.code[i]), int(self._base.sign[i])) for i in range(start, start + m)]
         labels += list(zip(node.cuts[::2].tolist(), node.cuts[1::2].tolist(), strict=True))
         rows = [exact_row(self.exact_maps, code, sign, bits, routings) for code, sign in labels]
-        return [*self._domain_rows, *rows] if self._box else rows
+        if self._box:
+            return [*self._domain_rows, *rows]
+        return [*rows, self._domain_rows[-1]] if self._bounds else rows
 
     def _replace(self, node: _Node) -> None:
         self.whole = False
@@ -335,6 +360,8 @@ class SearchMachine(StackMachine):
     def restore(self, state: State) -> None:
         """Go back to a saved state of a machine for the same question."""
         super().restore(state)
+        if self._bounds is None and self.around.any():
+            self._search_around()
         while len(self._base.rows) < len(state["base_rows"]):
             self._grow_work()
         for name, array in self._base._asdict().items():

@@ -3,9 +3,9 @@ r"""The compiled linear programs of the search engine: does a cone, or its part 
 .. math:: \min\; c \cdot y \quad\text{subject to}\quad g_l \cdot y \ge 0,\; l \le y \le h .
 
 *In a box* :math:`y = (x, 1)` and the bounds are those of the domain: its sides are no rows, so a program has
-only as many rows as there are cuts on the way to a cell, in seven dimensions and in seven hundred. *In a
-cone* (a polytope or the whole space) the sides of the domain and :math:`x_0 > 0` are rows, and
-:math:`|y_k| \le 1` only keeps the program bounded.
+only as many rows as there are cuts on the way to a cell, in seven dimensions and in seven hundred. A bounded
+polytope lies in a box, too, and its sides are rows. *In a cone* (the domain is unbounded) the sides of the
+domain and :math:`x_0 > 0` are rows, and :math:`|y_k| \le 1` only keeps the program bounded.
 
 The dual simplex method starts from the corner of the bounds that is best for c and ends in one of two ways.
 A point with :math:`c \cdot y < 0`, moved a little towards a point inside, is a witness of the other side; it
@@ -37,12 +37,14 @@ class Simplex(NamedTuple):
     """Room for a linear program, its bounds, and its solution ``y``.
 
     The last variable of the bounds is t, that of a lifted program. ``reach`` is a bound on |y| in a box, and
-    zero for a cone. ``work`` counts multiplications.
+    zero for a cone. ``sides`` counts the sides of the domain that are bounds. ``work`` counts
+    multiplications.
     """
 
     low: Floats
     high: Floats
     reach: Floats
+    sides: Integers
     work: Integers
     lifted: Floats
     lifted_error: Floats
@@ -52,6 +54,9 @@ class Simplex(NamedTuple):
     position: Integers  # of a variable among the free ones; -1: at a bound
     flips: Integers
     inverse: Floats
+    square: Floats
+    whole: Integers
+    codes_kept: Integers
     weights: Floats  # multipliers of the tight rows
     reduced: Floats  # reduced costs of the variables
     falls: Floats
@@ -556,11 +561,9 @@ def largest_margin(lp, rows, errors, m, n, trust):
 
 
 @kernel(inner=True)
-def grows_somewhere(lp, rows, errors, m, n, trust):
-    """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
-
-    Overwrites the rows with their slopes. The row of x_0, which has none, counts for nothing.
-    """
+def slopes_of(rows, errors, codes, signs, m, n):
+    """Overwrite rows with their slopes at length 1, and return how many there are: the row of x_0, which has
+    none, is left out."""
     count = 0
     for i in range(m):
         square = 0.0
@@ -573,7 +576,18 @@ def grows_somewhere(lp, rows, errors, m, n, trust):
         errors[count] = 1.01 * errors[i] / length + 2.0 * UNIT if sure else np.inf
         for k in range(n - 1):
             rows[count, k] = rows[i, k] / length if sure else 0.0
+        codes[count], signs[count] = codes[i], signs[i]
         count += 1
+    return count
+
+
+@kernel(inner=True)
+def grows_somewhere(lp, rows, errors, codes, signs, m, n, trust):
+    """Is there a direction in which all rows grow, so that the cell is unbounded? ``EMPTY``: it is bounded.
+
+    Overwrites the rows with their slopes.
+    """
+    count = slopes_of(rows, errors, codes, signs, m, n)
     if count == 0:
         return INSIDE
     return largest_margin(lp, rows, errors, count, n - 1, trust)

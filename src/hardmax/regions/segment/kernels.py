@@ -335,21 +335,105 @@ def head_winners(
     counts[1] = asked
 
 
-@kernel
-def cluster(parent, place, error, first, counts):
-    """Number the groups of events that floats cannot order; events come sorted by parent and place - error.
+@kernel(inner=True)
+def _merge_runs(begin, end, key, order, spare):
+    """Sort the part begin:end of ``order`` by key; equal keys stay in order."""
+    width = np.int64(8)
+    for low in range(begin, end, width):  # short runs by insertion
+        for i in range(low + 1, min(low + width, end)):
+            e = order[i]
+            at = np.int64(i)
+            while at > low and key[order[at - 1]] > key[e]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = e
+    while width < end - begin:
+        for low in range(begin, end, 2 * width):
+            middle, high = min(low + width, end), min(low + 2 * width, end)
+            for i in range(low, middle):
+                spare[i] = order[i]
+            a, b, to = np.int64(low), np.int64(middle), np.int64(low)
+            while a < middle:
+                if b < high and key[order[b]] < key[spare[a]]:
+                    order[to] = order[b]
+                    b += 1
+                else:
+                    order[to] = spare[a]
+                    a += 1
+                to += 1
+        width *= 2
 
-    ``first[e]`` is 1 where a new group begins.
+
+@kernel
+def order_events(starts, parent, place, error, key, order, spare, first, counts):
+    """Order events by parent, then by place - error, and number the groups that floats cannot order.
+
+    ``first[i]`` is 1 where event ``order[i]`` begins a new group, ``counts[0]`` their number. ``key``,
+    ``spare`` and ``starts``, which has an entry per parent and one more, are room to work in.
     """
-    groups = 0
-    reach = -np.inf
+    n = starts.shape[0] - 1
+    for k in range(n + 1):
+        starts[k] = 0
     for e in range(parent.shape[0]):
-        new = e == 0 or parent[e] != parent[e - 1] or place[e] - error[e] > reach
-        first[e] = 1 if new else 0
-        far = place[e] + error[e]
-        reach = far if new else max(reach, far)
-        groups += 1 if new else 0
+        key[e] = place[e] - error[e]
+        starts[parent[e] + 1] += 1
+    for k in range(n):
+        starts[k + 1] += starts[k]
+    for e in range(parent.shape[0]):
+        order[starts[parent[e]]] = e
+        starts[parent[e]] += 1
+    groups = 0
+    begin = np.int64(0)
+    for k in range(n):
+        end = starts[k]
+        _merge_runs(begin, end, key, order, spare)
+        reach = -np.inf
+        for i in range(begin, end):
+            e = order[i]
+            new = i == begin or key[e] > reach
+            far = place[e] + error[e]
+            reach = far if new else max(reach, far)
+            first[i] = 1 if new else 0
+            groups += 1 if new else 0
+        begin = end
     counts[0] = groups
+
+
+@kernel
+def cut_intervals(
+    layer, serial, parent, group, old, key, place, error, first, lowest, low, low_error, low_owner, low_wall,
+    high, high_error, high_owner, high_wall, child_parent, ev_start, ends, names,
+):  # fmt: skip
+    """The children that ordered events make; ``first`` marks events that begin a new break.
+
+    ``lowest`` has the row of every key, for keys that win together the lowest; it is empty for units. A break
+    is named after the first event there.
+    """
+    n = low.shape[0]
+    child, event, total = np.int64(0), np.int64(0), parent.shape[0]
+    for k in range(n):
+        child_parent[child] = k
+        ev_start[child] = event
+        ends[0, child], ends[1, child] = low[k], low_error[k]
+        names[0, child], names[1, child] = low_owner[k], low_wall[k]
+        while event < total and parent[event] == k:
+            if first[event] != 0:
+                code = (np.int64(layer) << 54) | (group[event] << 38)
+                if lowest.shape[0] > 0:
+                    a, b = lowest[old[event]], lowest[key[event]]
+                    code |= (min(a, b) << 19) | max(a, b)
+                ends[2, child], ends[3, child] = place[event], error[event]
+                names[2, child], names[3, child] = serial + k, code
+                child += 1
+                child_parent[child] = k
+                ev_start[child] = event
+                ends[0, child], ends[1, child] = place[event], error[event]
+                names[0, child], names[1, child] = serial + k, code
+            event += 1
+        ends[2, child], ends[3, child] = high[k], high_error[k]
+        names[2, child], names[3, child] = high_owner[k], high_wall[k]
+        child += 1
+    ev_start[child] = total
 
 
 @kernel

@@ -49,7 +49,8 @@ _TERMS = 384  # summed at once
 _NUMBERS = 2**19  # per array of a batch: 4 MB
 _CELLS = 8192  # counted or written down at once
 _MOST = 512  # intervals of a batch; bigger ones are no faster, and more batches are more tasks
-_LAYER, _GROUP, _KEY = np.int64(54), np.int64(38), np.int64(19)  # where the parts of a wall's code begin
+_BIG = 2**14  # weights
+_NO_UNITS = np.zeros((1, 1), dtype=np.uint64)
 
 
 class Stage:
@@ -65,7 +66,7 @@ class Stage:
         self.table = program.table[i : i + 1]
         self.f = f = program.bounds[i].copy()
         self.scores = None if layer.scores is None else layer.scores.floats
-        self.biases = layer.biases.floats
+        self.biases = np.array(layer.biases.floats)
         self.outputs = self.unit_norms = np.zeros((0, 0))
         self.row_norms = np.ones(len(self.biases)) if layer.scores is None else _row_norms(layer)
         if layer.cuts:
@@ -255,10 +256,13 @@ class SegmentMachine:
         if self.trust == constants.EXACT:
             self.batch = 32
         self.layer_cells = np.zeros(len(layers) + 1, dtype=np.int64)
+        self.shares = [[4.0, 1.0] for _ in layers]  # events and questions of an interval to leave room for
         self.serial = 0
         self.n_cells = self.n_slivers = self.n_unbounded = 0
         self.total = 0.0
         self.log2_cost = self._log2_cost()
+        # a second look at a length is expensive in a big network
+        self.doubt = 4.0 if sum(stage.size for stage in self.stages) >= _BIG else 1e7
         self.whole = True  # false while a batch is being booked
         self.written: list[dict[str, NDArray[Any]]] = []
         self._begin(sliver)
@@ -436,17 +440,13 @@ class SegmentMachine:
         chosen = slice(frame.cursor, frame.cursor + take)
         low, low_error, high, high_error = frame.ends[:, chosen]
         lengths = high - low
-        doubt = 4.0 if self.undecided.pairs is not None else 1e7  # rationals are expensive in a big network
-        thin = np.flatnonzero(~(lengths > doubt * (low_error + high_error)))
+        thin = np.flatnonzero(~(lengths > self.doubt * (low_error + high_error)))
         carry: Any = None
         written = None
         if self.store or (len(thin) and self.trust != constants.FLOAT):
             intervals, _, carry = self._children(frame, take, False)
             if self.trust != constants.FLOAT:
-                for k in thin.tolist():
-                    ends = self.undecided.ends(intervals, k)
-                    if isinstance(ends[0], Fraction) and isinstance(ends[1], Fraction):
-                        lengths[k] = nearest_float(ends[1] - ends[0])
+                self.undecided.lengths(intervals, thin, lengths)
             if self.store:
                 written = self._written(intervals, lengths)
         lengths = np.maximum(lengths, 0.0)
@@ -497,9 +497,9 @@ class SegmentMachine:
                 on, events.parent, events.group, events.place, events.error, *asked, counts,
             )  # fmt: skip
 
-        events, (parents, units) = _collected(signs, layer, intervals, block.units)
-        events = events.joined(self.undecided.units(events, parents, units, on))
-        events, first = self.undecided.ordered(events)
+        events, questions = self._collected(signs, layer, intervals, block.units)
+        events = self.undecided.units(events, questions, on, z, rows)
+        events, first = self.undecided.ordered(events, on, z, rows)
         frame = self._cut(events, first)
         frame.on = on
         if layer != self.last:
@@ -526,11 +526,9 @@ class SegmentMachine:
                 *asked, counts,
             )  # fmt: skip
 
-        events, (parents, heads) = _collected(envelopes, layer, intervals, len(block.key))
-        more = []
-        for k, head in zip(parents.tolist(), heads.tolist(), strict=True):
-            more += self.undecided.head(events, k, head, z, rows, winner)
-        events, first = self.undecided.ordered(events.joined(more))
+        events, questions = self._collected(envelopes, layer, intervals, len(block.key))
+        events = self.undecided.heads(events, questions, winner, z, rows)
+        events, first = self.undecided.ordered(events, _NO_UNITS, z, rows)
         frame, ties = self._cut(events, first), events.ties
         frame.winner = winner
         frame.carry_winner = np.zeros(block.heads, dtype=np.int64)
@@ -543,43 +541,46 @@ class SegmentMachine:
             frame.errors = leaving
         return frame
 
+    def _collected(
+        self,
+        kernel: Callable[[Events, tuple[Integers, Integers], Integers], None],
+        layer: int,
+        intervals: Intervals,
+        rows: int,
+    ) -> tuple[Events, Integers]:
+        """Run a kernel that writes events and open questions, with more room if it asks for it."""
+        n, counts = intervals.n, np.zeros(2, dtype=np.int64)
+        room = [min(int(share * n) + 256, n * rows) for share in self.shares[layer]]
+        while True:
+            events = Events(
+                layer, intervals, *np.zeros((4, room[0]), dtype=np.int64), *np.zeros((2, room[0]))
+            )
+            asked = np.zeros(room[1], dtype=np.int64), np.zeros(room[1], dtype=np.int64)
+            kernel(events, asked, counts)
+            found = counts.tolist()
+            if found[0] <= room[0] and found[1] <= room[1]:
+                return events.begin(found[0]), np.column_stack(asked)[: found[1]]
+            room = [max(a, b) for a, b in zip(room, found, strict=True)]
+            self.shares[layer] = [1.1 * size / n for size in room]
+
     def _cut(self, events: Events, first: NDArray[np.bool_]) -> Frame:
         """The children that ordered events make; ``first`` marks events that begin a new break."""
-        intervals = events.intervals
-        n = intervals.n
-        breaks = np.flatnonzero(first)
-        parent = events.parent[breaks]
-        child = np.arange(len(breaks)) + parent + 1
-        total = n + len(breaks)
-        child_parent = np.repeat(np.arange(n), 1 + np.bincount(parent, minlength=n))
-        leftmost = np.flatnonzero(np.diff(child_parent, prepend=-1))
-        ev_start = np.zeros(total + 1, dtype=np.int64)
-        ev_start[leftmost] = np.searchsorted(events.parent, np.arange(n))
-        ev_start[child] = breaks
-        ev_start[total] = len(events.parent)
+        intervals, block = events.intervals, cast(ArgmaxLayer, self.layers[events.layer])
+        total = intervals.n + int(np.count_nonzero(first))
+        child_parent, ev_start = np.empty(total, dtype=np.int64), np.empty(total + 1, dtype=np.int64)
         ends, names = np.empty((4, total)), np.empty((4, total), dtype=np.int64)
-        ends[0, leftmost], ends[1, leftmost] = intervals.low, intervals.low_error
-        names[0, leftmost], names[1, leftmost] = intervals.low_owner, intervals.low_wall
-        ends[0, child], ends[1, child] = events.place[breaks], events.error[breaks]
-        names[0, child] = self.serial + parent
-        names[1, child] = self._walls(events, breaks)
-        ends[2:, :-1], names[2:, :-1] = ends[:2, 1:], names[:2, 1:]
-        rightmost = np.append(leftmost[1:] - 1, total - 1)
-        ends[2, rightmost], ends[3, rightmost] = intervals.high, intervals.high_error
-        names[2, rightmost], names[3, rightmost] = intervals.high_owner, intervals.high_wall
+        kernels.cut_intervals(
+            np.int64(events.layer), np.int64(self.serial), events.parent, events.group, events.old,
+            events.key, events.place, events.error, first,
+            rows_of(block, events.ties) if block.heads else np.zeros(0, dtype=np.int64),
+            intervals.low, intervals.low_error, intervals.low_owner, intervals.low_wall,
+            intervals.high, intervals.high_error, intervals.high_owner, intervals.high_wall,
+            child_parent, ev_start, ends, names,
+        )  # fmt: skip
         return Frame(
             events.layer, intervals.bits, intervals.routings, intervals.tied, child_parent, ev_start, ends,
             names, np.zeros(self.words, np.uint64), ev_group=events.group, ev_key=events.key,
         )  # fmt: skip
-
-    def _walls(self, events: Events, chosen: Integers) -> Integers:
-        """Codes of the units or pairs of keys that change, as :func:`encode_wall` makes them."""
-        code = (np.int64(events.layer) << _LAYER) | (events.group[chosen] << _GROUP)
-        block = cast(ArgmaxLayer, self.layers[events.layer])
-        if not block.heads:
-            return np.asarray(code)
-        old, new = (rows_of(block, keys[chosen], events.ties) for keys in (events.old, events.key))
-        return np.asarray(code | (np.minimum(old, new) << _KEY) | np.maximum(old, new))
 
     # results
 
@@ -675,6 +676,10 @@ class SegmentMachine:
         counts, layer_cells = [0] * 7, np.zeros_like(state["layer_cells"])
         return [_state(stack, counts, layer_cells, 0.0) for stack in reversed(ranges)]
 
+    def weight(self, state: State) -> float:
+        """About how many cells a piece has: one message to a cluster is as good for it as for any other."""
+        return 1.0
+
     def _part(self, frame: Frame, begin: int, end: int) -> Frame:
         """The children ``begin:end`` of a frame as a frame of their own."""
         n = len(frame.tied)
@@ -733,26 +738,6 @@ def _frames(state: State, n: int) -> list[Frame]:
         arrays |= {name: int(arrays[name]) for name in ("layer", "cursor", "carried")}
         frames.append(Frame(**arrays))
     return frames
-
-
-def _collected(
-    kernel: Callable[[Events, tuple[Integers, Integers], Integers], None],
-    layer: int,
-    intervals: Intervals,
-    rows: int,
-) -> tuple[Events, tuple[Integers, Integers]]:
-    """Run a kernel that writes events and open questions, with more room if it asks for it."""
-    n, most = intervals.n, intervals.n * rows
-    room = [min(4 * n + 1024, most), min(n + 256, most)]
-    counts = np.zeros(2, dtype=np.int64)
-    while True:
-        events = Events(layer, intervals, *np.zeros((4, room[0]), dtype=np.int64), *np.zeros((2, room[0])))
-        asked = np.zeros(room[1], dtype=np.int64), np.zeros(room[1], dtype=np.int64)
-        kernel(events, asked, counts)
-        found = counts.tolist()
-        if found[0] <= room[0] and found[1] <= room[1]:
-            return events.take(np.arange(found[0])), (asked[0][: found[1]], asked[1][: found[1]])
-        room = [max(a, b) for a, b in zip(room, found, strict=True)]
 
 
 def _mean(block: ArgmaxLayer, tie: list[int]) -> list[float]:

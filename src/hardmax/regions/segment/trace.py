@@ -24,12 +24,15 @@ from hardmax.geometry.domains import Box
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature
+from hardmax.networks.transformer import Transformer
 from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
+from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
 from hardmax.regions.segment.machine import SegmentMachine, Stage, stages_of
+from hardmax.regions.sequences.trace import segment_of, trace_transformer
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -39,7 +42,7 @@ _STEPS = 1_000  # intervals between two looks at the clock
 
 
 def trace_segment(
-    network: Network,
+    network: Network | Transformer,
     start: ArrayLike,
     end: ArrayLike,
     *,
@@ -47,26 +50,38 @@ def trace_segment(
     max_pieces: int | None = None,
     time_limit: float | None = None,
     progress: bool | Callable[[Progress], object] | None = None,
-) -> SegmentTrace:
+    bracket_width: float = 1e-12,
+) -> Any:
     r"""The pieces of a network along the segment from ``start`` to ``end``, exactly and in order.
+
+    A network with norms, smooth activations or softmax has no exact breakpoints: every change of its
+    signature is enclosed in a bracket, with proof, and the result says what could not be separated.
 
     Parameters
     ----------
-    network : Network
-        With inputs of any dimension d.
-    start, end : (d,) array_like
-        Two different points.
+    network : Network or Transformer
+        With inputs of any dimension d. In a transformer keys and values move with the sequence.
+    start, end : (d,) or, for a transformer, (T, d) array_like
+        Two different points or sequences.
     arithmetic : {"certified", "exact", "float"}
-        As in :func:`~hardmax.regions.api.enumerate_regions`.
+        As in :func:`~hardmax.regions.api.enumerate_regions`; a transformer knows only "certified".
     max_pieces, time_limit : int, float, optional
         Stop early, after so many pieces from ``start`` on or so many seconds; the result then says
         ``complete=False``.
     progress : bool or callable, optional
         As in :func:`~hardmax.regions.api.enumerate_regions`.
+    bracket_width : float, default 1e-12
+        For networks that are not piecewise affine: how short brackets should be, as a share of the segment.
+        Where float64 cannot tell, they are longer.
 
     Returns
     -------
     SegmentTrace
+        Of a piecewise-affine network.
+    TransformerTrace
+        Of a piecewise-affine transformer.
+    CertifiedTrace
+        Of any network or transformer with norms, smooth activations or softmax.
 
     Examples
     --------
@@ -78,7 +93,26 @@ def trace_segment(
     >>> trace.signatures.routings[0]
     array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
     """
-    first, last = _checked(network, start, end, arithmetic, max_pieces, time_limit)
+    _check_limits(arithmetic, max_pieces, time_limit)
+    if isinstance(network, Transformer):
+        if arithmetic != "certified":
+            raise InvalidInputError(
+                f'arithmetic must be "certified" for a transformer, but was {arithmetic!r}; it is exact.'
+            )
+        if network.piecewise_affine:
+            return trace_transformer(
+                network, start, end, max_pieces=max_pieces, time_limit=time_limit, progress=progress
+            )
+        first, last = segment_of(network, start, end)
+        return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
+    first, last = _checked(network, start, end)
+    if any(block.smooth for block in network.blocks):
+        if arithmetic != "certified":
+            raise InvalidInputError(
+                'arithmetic must be "certified" for a network that is not piecewise affine, but was '
+                f"{arithmetic!r}."
+            )
+        return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
     begin = time.monotonic()
     layers, stages = _laid_out(network, first, last)
     machine = SegmentMachine(
@@ -96,6 +130,27 @@ def trace_segment(
             if time_limit is not None and seconds >= time_limit:
                 break
     return SegmentTrace._of(network, first, last, machine.take(), arithmetic, machine.done)
+
+
+def _enclosed(
+    network: Network | Transformer,
+    start: ExactArray,
+    end: ExactArray,
+    bracket_width: float,
+    max_pieces: int | None,
+    time_limit: float | None,
+    progress: bool | Callable[[Progress], object] | None,
+) -> CertifiedTrace:
+    with shown(progress, Progress.line) as report:
+        return certified_trace(
+            network,
+            start,
+            end,
+            bracket_width=bracket_width,
+            max_pieces=max_pieces,
+            time_limit=time_limit,
+            report=None if report is None else lambda n, seconds: report(Progress(n, None, seconds)),
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -279,16 +334,11 @@ class SegmentTrace(Result):
         return table
 
 
-def _checked(
-    network: Network,
-    start: ArrayLike,
-    end: ArrayLike,
-    arithmetic: str,
-    max_pieces: int | None,
-    time_limit: float | None,
-) -> tuple[ExactArray, ExactArray]:
+def _checked(network: Network, start: ArrayLike, end: ArrayLike) -> tuple[ExactArray, ExactArray]:
     if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
+        raise InvalidInputError(
+            f"network must be a hardmax Network or Transformer, but was {type(network).__name__}."
+        )
     first, last = as_exact(start, "start", ndim=1), as_exact(end, "end", ndim=1)
     for name, point in (("start", first), ("end", last)):
         if point.shape[0] != network.d:
@@ -298,6 +348,10 @@ def _checked(
             )
     if all(first.rational(i) == last.rational(i) for i in range(network.d)):
         raise InvalidInputError("start and end must be different points, but are the same.")
+    return first, last
+
+
+def _check_limits(arithmetic: str, max_pieces: int | None, time_limit: float | None) -> None:
     if arithmetic not in _ARITHMETICS:
         raise InvalidInputError(
             f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
@@ -306,7 +360,6 @@ def _checked(
         raise InvalidInputError(f"max_pieces must be at least 1, but was {max_pieces}.")
     if time_limit is not None and not time_limit > 0:
         raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
-    return first, last
 
 
 def _way(start: ExactArray, end: ExactArray) -> AffineLayer:

@@ -1,38 +1,28 @@
 r"""What floats leave open on the line: signs at ends, winners of heads, and the order of breaks.
 
-Double-double is tried first for big networks, rationals decide the rest. A break that was decided here is
-placed anew: its float is then correctly rounded, or nearly so.
-
-For a big network the exact map of one interval costs seconds; two breaks that floats cannot order are nearly
-always told apart by 30 digits. The signature of the interval is known, so only units that are on, winners,
-and the rows in question are touched. A row is returned as rationals with a bound on their errors; what is
-still open afterwards is, in practice, exactly zero.
+The compiled rungs of the ladder are asked first (:mod:`hardmax.regions.segment.sign_kernels`), a batch at a
+time; rationals decide the rest, one question after the other. A break that was decided in rationals is placed
+anew: its float is then correctly rounded.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.double_double import pair_of, sum_of_pairs
-from hardmax.exact.double_double_kernels import UNIT, products
 from hardmax.exact.rationals import nearest_float
 from hardmax.networks.layers import ArgmaxLayer, Layer
-from hardmax.networks.signatures import unpack_bits
-from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, decode_wall
+from hardmax.regions.cells import AT_INFINITY
 from hardmax.regions.engine import layer_kernels as constants
-from hardmax.regions.engine.decide import Ladder
-from hardmax.regions.engine.layer_kernels import GAMMA, GAMMA_OUT
-from hardmax.regions.engine.program import norms_of
+from hardmax.regions.engine.decide import CompiledLadder, Ladder
+from hardmax.regions.engine.program import Program
 from hardmax.regions.maps.exact_maps import ExactMaps
-from hardmax.regions.segment import kernels
+from hardmax.regions.segment import kernels, sign_kernels
 from hardmax.regions.segment.geometry import Place, exact_place, root_of, sign_at, upper_envelope
 
 if TYPE_CHECKING:
@@ -43,10 +33,7 @@ Integers = NDArray[np.int64]
 
 _PLACES_KEPT = 2**16  # exact places that are kept
 _LARGEST = 1.7e308
-_PAIRS_FROM = 2**14  # weights from which double-double is tried before rationals
 _Event = tuple[int, int, int, int, float, float]  # the fields of Events
-_MAPS_KEPT = 64
-_TAME = 1e100
 
 
 @dataclass
@@ -92,6 +79,10 @@ class Events:
         changed: dict[str, Any] = {name: change(getattr(self, name), i) for i, name in enumerate(columns)}
         return replace(self, **changed)
 
+    def begin(self, count: int) -> Events:
+        """The first events."""
+        return self._each(lambda column, _: column[:count])
+
     def take(self, order: Integers) -> Events:
         """Some events, in this order."""
         return self._each(lambda column, _: column[order])
@@ -102,6 +93,15 @@ class Events:
             return self
         columns = list(zip(*more, strict=True))
         return self._each(lambda column, i: np.append(column, np.array(columns[i], dtype=column.dtype)))
+
+    def with_rows(self, numbers: Integers, places: Floats) -> Events:
+        """These events and those of a kernel: interval, group, winners before and after; place, error."""
+        if not len(numbers):
+            return self
+        whole = np.zeros((len(numbers), 4), dtype=np.int64)
+        whole[:, : numbers.shape[1]] = numbers
+        columns = [*whole.T, *places.T]
+        return self._each(lambda column, i: np.append(column, columns[i]))
 
     def signature(self, k: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """That of an interval, so far."""
@@ -128,10 +128,59 @@ class Undecided:
         self.trust = trust
         self.origin = origin
         self._places: dict[tuple[int, int], Place] = {}
-        self._balls: dict[tuple[int, int], Ball] = {}
-        big = trust == constants.CERTIFIED and sum(stage.size for stage in stages) >= _PAIRS_FROM
-        self.pairs = PairMaps(layers, stages) if big else None
-        self.ladder = Ladder(pairs=trust == constants.CERTIFIED)
+        self.ladder = Ladder()
+        self._path: sign_kernels.Path | None = None
+
+    def _rungs(self) -> CompiledLadder:
+        """The compiled rungs; their tables are made when they are first asked."""
+        if self._path is None:
+            program = Program.of(self.layers, columns=2, whole=True)
+            ladder = CompiledLadder(program, self.exact_maps.domain, first_primes=0)
+            ladder.decided = self.ladder.decided
+            self.ladder, self._net = ladder, program.net
+            self._path = sign_kernels.Path(
+                path=np.zeros(program.path_size),
+                errors=np.zeros((len(program.table) + 1, constants.ERRORS)),
+                signs=np.full(program.sign_size, -1, dtype=np.int64),
+                known=np.zeros(2, dtype=np.int64),
+                word=np.zeros(program.widest + 1, dtype=np.int64),
+                units=np.zeros(program.widest + 1, dtype=np.int64),
+                hidden=np.zeros(2 * program.widest + 2),
+                place=np.zeros(3),
+            )
+        return cast(CompiledLadder, self.ladder)
+
+    def _settle(
+        self, kernel: Callable[..., None], asked: sign_kernels.Asked, layer: int, *arrays: Any
+    ) -> bool:
+        """Ask the compiled rungs; returns whether it is worth to ask again, with more primes."""
+        ladder = self._rungs()
+        kernel(self._net, self._path, ladder.rungs, asked, np.int64(layer), *arrays)
+        return ladder.grow()
+
+    def _asked(
+        self, intervals: Intervals, rows: tuple[Stage, Floats, Floats] | None = None
+    ) -> sign_kernels.Asked:
+        """Intervals, and the scores of a layer on them, as the compiled rungs read them."""
+        nothing = np.zeros((1, 1))
+        stage, z, errors = (None, np.zeros((2, 1, 1)), np.zeros((2, 1))) if rows is None else rows
+        return sign_kernels.Asked(
+            zu=z[0],
+            zc=z[1],
+            rho=nothing[0] if stage is None else stage.row_norms,
+            bias=nothing[0] if stage is None else stage.biases,
+            ea=errors[0],
+            ec=errors[1],
+            gamma=0.0 if stage is None else stage.gamma,
+            bits=intervals.bits,
+            routings=intervals.routings,
+            tied=intervals.tied,
+            ends=np.array([intervals.low, intervals.low_error, intervals.high, intervals.high_error]),
+            names=np.array(
+                [intervals.low_owner, intervals.low_wall, intervals.high_owner, intervals.high_wall]
+            ),
+            origin=self.origin,
+        )
 
     def float_place(self, place: Place) -> tuple[float, float]:
         """A place relative to the origin, and how far that float is from it."""
@@ -165,14 +214,27 @@ class Undecided:
         return place
 
     def units(
-        self, events: Events, parents: Integers, units: Integers, on: NDArray[np.uint64]
-    ) -> list[_Event]:
-        """Signs of units at the ends of intervals; new events, and bits for the left."""
+        self, events: Events, questions: Integers, on: NDArray[np.uint64], z: Floats, errors: Floats
+    ) -> Events:
+        """Signs of units at the ends of intervals: more events, and bits for the left.
+
+        ``questions`` are rows of (interval, unit).
+        """
+        if self.trust == constants.CERTIFIED and len(questions):
+            asked = self._asked(events.intervals, (self.stages[events.layer], z, errors))
+            again, counts = True, np.zeros(2, dtype=np.int64)
+            while again and len(questions):
+                numbers, places = np.zeros((len(questions), 2), dtype=np.int64), np.zeros((len(questions), 2))
+                again = self._settle(
+                    sign_kernels.settle_units, asked, events.layer, questions, on, numbers, places, counts
+                )
+                events = events.with_rows(numbers[: counts[0]], places[: counts[0]])
+                questions = questions[: counts[1]].copy()
         more: list[_Event] = []
-        many = np.bincount(parents, minlength=events.intervals.n) > 3
-        for k, unit in zip(parents.tolist(), units.tolist(), strict=True):
-            self.ladder.decide(self._unit_exactly, self._unit_by_pairs, events, k, unit, on, more, many[k])
-        return more
+        many = np.bincount(questions[:, 0], minlength=events.intervals.n) > 3
+        for k, unit in questions.tolist():
+            self.ladder.decide(self._unit_exactly, events, k, unit, on, more, many[k])
+        return events.joined(more)
 
     def _unit_exactly(
         self, events: Events, k: int, unit: int, on: NDArray[np.uint64], more: list[_Event], many: bool
@@ -191,18 +253,35 @@ class Undecided:
             events.roots[k, unit, 0] = root
             more.append((k, unit, 0, 0, *self.float_place(root)))
 
-    def head(
-        self, events: Events, k: int, head: int, z: Floats, errors: Floats, winner: Integers
-    ) -> list[_Event]:
-        """The winners of a head along an interval."""
-        block, stage = cast(ArgmaxLayer, self.layers[events.layer]), self.stages[events.layer]
-        keys = np.arange(block.head_start[head], block.head_start[head + 1])
-        if self.trust == constants.CERTIFIED:
-            keys = keys[_contenders(stage, events.intervals, k, keys, z, errors)]
-        found: list[_Event] = self.ladder.decide(
-            self._head_exactly, self._head_by_pairs, events, k, head, keys, winner
-        )
-        return found
+    def heads(
+        self, events: Events, questions: Integers, winner: Integers, z: Floats, errors: Floats
+    ) -> Events:
+        """The winners of heads along intervals: more events, and the first ones.
+
+        ``questions`` are rows of (interval, head).
+        """
+        block = cast(ArgmaxLayer, self.layers[events.layer])
+        starts = block.head_start
+        keys, steep = np.zeros((2, len(block.key)), dtype=np.int64)
+        asked = self._asked(events.intervals, (self.stages[events.layer], z, errors))
+        if self.trust == constants.CERTIFIED and len(questions):
+            again, counts = True, np.zeros(2, dtype=np.int64)
+            while again and len(questions):
+                room = int((starts[1:] - starts[:-1])[questions[:, 1]].sum()) + 1
+                numbers, places = np.zeros((room, 4), dtype=np.int64), np.zeros((room, 2))
+                again = self._settle(
+                    sign_kernels.settle_heads, asked, events.layer, starts, block.jumps, questions, keys,
+                    steep, winner, numbers, places, counts,
+                )  # fmt: skip
+                events = events.with_rows(numbers[: counts[0]], places[: counts[0]])
+                questions = questions[: counts[1]].copy()
+        more: list[_Event] = []
+        for k, head in questions.tolist():
+            among = np.arange(starts[head], starts[head + 1])
+            if self.trust == constants.CERTIFIED:
+                among = keys[: sign_kernels.contenders(asked, k, starts[head], starts[head + 1], keys)].copy()
+            more += self.ladder.decide(self._head_exactly, events, k, head, among, winner)
+        return events.joined(more)
 
     def _head_exactly(
         self, events: Events, k: int, head: int, keys: Integers, winner: Integers
@@ -228,20 +307,48 @@ class Undecided:
             before = key
         return more
 
-    def ordered(self, events: Events) -> tuple[Events, NDArray[np.bool_]]:
+    def ordered(
+        self, events: Events, on: NDArray[np.uint64], z: Floats, errors: Floats
+    ) -> tuple[Events, NDArray[np.bool_]]:
         """Events in their true order, interval by interval, and which of them begin a new break."""
-        events = events.take(np.lexsort((events.place - events.error, events.parent)))
-        first = np.zeros(len(events.parent), dtype=np.int64)
-        counts = np.zeros(1, dtype=np.int64)
-        kernels.cluster(events.parent, events.place, events.error, first, counts)
+        n, counts = len(events.parent), np.zeros(1, dtype=np.int64)
+        order, spare, first = np.empty((3, n), dtype=np.int64)
+        kernels.order_events(
+            np.empty(events.intervals.n + 1, dtype=np.int64), events.parent, events.place, events.error,
+            np.empty(n), order, spare, first, counts,
+        )  # fmt: skip
+        events = events.take(order)
         if counts[0] == len(first) or self.trust == constants.FLOAT:
             return events, first.astype(np.bool_)
         starts = np.append(np.flatnonzero(first), len(first))
-        order = np.arange(len(first))
-        for group in np.flatnonzero(np.diff(starts) > 1).tolist():
-            among = range(int(starts[group]), int(starts[group + 1]))
-            self.ladder.decide(self._order_exactly, self._order_by_pairs, events, among, order, first)
+        order[:] = np.arange(n)
+        groups = np.flatnonzero(np.diff(starts) > 1)
+        clusters = np.column_stack([starts[groups], starts[groups + 1]])
+        if self.trust == constants.CERTIFIED:
+            asked = self._asked(events.intervals, (self.stages[events.layer], z, errors))
+            block, again = cast(ArgmaxLayer, self.layers[events.layer]), True
+            while again and len(clusters):
+                again = self._settle(
+                    sign_kernels.settle_order, asked, events.layer,
+                    np.int64(len(block.key) if block.heads else 0), on, clusters, events.parent, events.group,
+                    events.old, events.key, events.place, events.error, order, first, counts,
+                )  # fmt: skip
+                clusters = clusters[: counts[0]].copy()
+        for begin, end in clusters.tolist():
+            self.ladder.decide(self._order_exactly, events, range(begin, end), order, first)
         return events.take(order), first.astype(np.bool_)
+
+    def lengths(self, intervals: Intervals, chosen: Integers, lengths: Floats) -> None:
+        """Lengths of cells that floats do not know well."""
+        if self.trust == constants.CERTIFIED and len(chosen):
+            counts = np.zeros(1, dtype=np.int64)
+            last = max(i for i, layer in enumerate(self.layers) if layer.cuts)
+            self._settle(sign_kernels.settle_lengths, self._asked(intervals), last, chosen, lengths, counts)
+            chosen = chosen[: counts[0]]
+        for k in chosen.tolist():
+            low, high = self.ends(intervals, k)
+            if isinstance(low, Fraction) and isinstance(high, Fraction):
+                lengths[k] = nearest_float(high - low)
 
     def _order_exactly(self, events: Events, among: range, order: Integers, first: Integers) -> None:
         """Order some events of one interval."""
@@ -256,7 +363,7 @@ class Undecided:
         block = cast(ArgmaxLayer, self.layers[events.layer])
         if not block.heads:
             return 0, 0
-        old, new = rows_of(block, np.array([events.old[e], events.key[e]]), events.ties).tolist()
+        old, new = rows_of(block, events.ties)[[events.old[e], events.key[e]]].tolist()
         return old, new
 
     def _root(self, events: Events, e: int) -> Fraction:
@@ -268,332 +375,7 @@ class Undecided:
             root = events.roots[k, group, key] = root_of(row)
         return root
 
-    # the second look
 
-    def _ball(self, intervals: Intervals, k: int, side: str) -> Ball | None:
-        """An end of an interval, in pairs; ``None`` at infinity or if nothing is known."""
-        owner, wall = int(getattr(intervals, side + "_owner")[k]), int(getattr(intervals, side + "_wall")[k])
-        if owner == AT_INFINITY:
-            return None
-        known = self._places.get((owner, wall))
-        if owner == DOMAIN_SIDE or known is not None:
-            place = known if known is not None else root_of(self.exact_maps.domain_line(wall))
-            return Ball(place, Fraction(0)) if isinstance(place, Fraction) else None
-        ball = self._balls.get((owner, wall))
-        if ball is None:
-            layer, group, a, b = decode_wall(wall)
-            found = self._pair_root(layer, group, a, b, intervals, k)
-            if found is None:
-                return None
-            if len(self._balls) >= _PLACES_KEPT:
-                self._balls.clear()
-            ball = self._balls[owner, wall] = found
-        return ball
-
-    def _pair_root(self, layer: int, group: int, a: int, b: int, intervals: Intervals, k: int) -> Ball | None:
-        """Where a unit or a pair of keys changes, in pairs."""
-        assert self.pairs is not None
-        chosen = [group] if self.layers[layer].units else [a, b]
-        rows = self.pairs.rows(layer, chosen, intervals.bits[k], intervals.routings[k])
-        if rows is None:
-            return None
-        return (rows[0] if len(rows) == 1 else rows[1].minus(rows[0])).root()
-
-    def _rows_in_pairs(
-        self, events: Events, k: int, chosen: list[int]
-    ) -> tuple[list[Row], Ball, Ball] | None:
-        """Some rows of a layer on an interval, and its ends; ``None`` if pairs do not tell."""
-        if self.pairs is None or events.intervals.tied[k]:
-            return None
-        low, high = self._ball(events.intervals, k, "low"), self._ball(events.intervals, k, "high")
-        rows = self.pairs.rows(events.layer, chosen, *events.signature(k))
-        return None if low is None or high is None or rows is None else (rows, low, high)
-
-    def _unit_by_pairs(
-        self, events: Events, k: int, unit: int, on: NDArray[np.uint64], more: list[_Event], many: bool
-    ) -> bool | None:
-        """Settle a unit on an interval; ``None`` if it stays open."""
-        known = self._rows_in_pairs(events, k, [unit])
-        if known is None:
-            return None
-        (row,), low, high = known
-        left, right = row.sign_at(low), row.sign_at(high)
-        if left is None or right is None:
-            return None
-        if left > 0:
-            on[k, unit >> 6] |= np.uint64(1 << (unit & 63))
-        if left * right < 0:
-            root = row.root()
-            if root is None:
-                return None
-            more.append((k, unit, 0, 0, *self._float_ball(root)))
-        return True
-
-    def _head_by_pairs(
-        self, events: Events, k: int, head: int, keys: Integers, winner: Integers
-    ) -> list[_Event] | None:
-        """The winners of a head along an interval; ``None`` if something stays open."""
-        known = self._rows_in_pairs(events, k, keys.tolist())
-        found = known and winners(dict(zip(keys.tolist(), known[0], strict=True)), *known[1:])
-        if found is None:
-            return None
-        winner[k, head] = found[0][0]
-        return [(k, head, old, new, *self._float_ball(place)) for (old, _), (new, place) in pairwise(found)]
-
-    def _order_by_pairs(self, events: Events, among: range, order: Integers, first: Integers) -> bool | None:
-        """Order some events of one interval; ``None`` if two may coincide."""
-        k = int(events.parent[among.start])
-        if self.pairs is None or events.intervals.tied[k]:
-            return None
-        found: list[tuple[Ball, int]] = []
-        for e in among:
-            group = int(events.group[e])
-            root = events.roots.get((k, group, int(events.key[e])))
-            if root is not None:
-                found.append((Ball(root, Fraction(0)), e))
-                continue
-            ball = self._pair_root(events.layer, group, *self._keys(events, e), events.intervals, k)
-            if ball is None:
-                return None
-            found.append((ball, e))
-        found.sort(key=lambda pair: pair[0].middle)
-        if not disjoint([ball for ball, _ in found]):
-            return None
-        order[among.start : among.stop] = [e for _, e in found]
-        first[among.start : among.stop] = 1
-        for ball, e in found:
-            events.place[e], events.error[e] = self._float_ball(ball)
-        return True
-
-    def _float_ball(self, ball: Ball) -> tuple[float, float]:
-        place, error = self.float_place(ball.middle)
-        return place, error + 1.0001 * nearest_float(ball.radius) + 1e-300
-
-
-def _contenders(
-    stage: Stage, intervals: Intervals, k: int, keys: Integers, z: Floats, errors: Floats
-) -> NDArray[np.bool_]:
-    """Keys of a head that are not certainly beaten, at both ends of an interval, by one and the same key."""
-    ends = [(intervals.low[k], intervals.low_error[k]), (intervals.high[k], intervals.high_error[k])]
-    kept = np.ones(len(keys), dtype=np.bool_)
-    if not np.isfinite(ends).all():
-        return kept
-    a, c = z[0, k, keys], z[1, k, keys]
-    rho = stage.row_norms[keys]
-    alpha, kappa = rho * errors[0][k], rho * errors[1][k] + stage.gamma * np.abs(stage.biases[keys])
-    for best in {int(np.argmax(a * s + c)) for s, _ in ends}:
-        beaten = np.ones(len(keys), dtype=np.bool_)
-        for s, e in ends:
-            slack = (
-                (alpha + alpha[best]) * (abs(s) + e) + kappa + kappa[best] + np.abs(a - a[best]) * e
-                + 8.0 * constants.UNIT * ((np.abs(a) + abs(a[best])) * abs(s) + np.abs(c) + abs(c[best]))
-            )  # fmt: skip
-            slack = np.where((slack > constants.TINY) & (slack < constants.HUGE), 1.0001 * slack, np.nan)
-            beaten &= (a - a[best]) * s + (c - c[best]) < -slack
-        kept &= ~beaten
-    return kept
-
-
-def rows_of(block: ArgmaxLayer, keys: Integers, ties: list[list[int]]) -> Integers:
-    """Numbers of compiled keys; for keys that win together, the lowest."""
-    lowest = np.array([tie[0] for tie in ties], dtype=np.int64)
-    return np.concatenate([np.arange(len(block.key)), lowest])[keys]
-
-
-@dataclass(frozen=True)
-class Ball:
-    """A number up to an error."""
-
-    middle: Fraction
-    radius: Fraction
-
-
-@dataclass(frozen=True)
-class Row:
-    """An affine function :math:`at + c` up to errors of its coefficients."""
-
-    slope: Ball
-    constant: Ball
-
-    def minus(self, other: Row) -> Row:
-        """The difference of two rows."""
-        return Row(
-            Ball(self.slope.middle - other.slope.middle, self.slope.radius + other.slope.radius),
-            Ball(self.constant.middle - other.constant.middle, self.constant.radius + other.constant.radius),
-        )
-
-    def sign_at(self, place: Ball) -> int | None:
-        """The sign at a place; ``None`` if it is open.
-
-        >>> row = Row(Ball(Fraction(1), Fraction(1, 100)), Ball(Fraction(-1), Fraction(0)))
-        >>> row.sign_at(Ball(Fraction(2), Fraction(0))), row.sign_at(Ball(Fraction(1), Fraction(0)))
-        (1, None)
-        """
-        a, c = self.slope, self.constant
-        value = a.middle * place.middle + c.middle
-        slack = a.radius * (abs(place.middle) + place.radius) + abs(a.middle) * place.radius + c.radius
-        if abs(value) <= slack:
-            return None
-        return 1 if value > 0 else -1
-
-    def root(self) -> Ball | None:
-        """Where the row vanishes; ``None`` if its slope may be zero."""
-        a, c = self.slope, self.constant
-        room = abs(a.middle) - a.radius
-        if room <= 0:
-            return None
-        root = -c.middle / a.middle
-        return Ball(root, (c.radius + abs(root) * a.radius) / room)
-
-
-def disjoint(balls: Sequence[Ball]) -> bool:
-    """Whether balls, sorted by their middles, certainly are in this order."""
-    return all(p.middle + p.radius < q.middle - q.radius for p, q in pairwise(balls))
-
-
-def winners(rows: dict[int, Row], low: Ball, high: Ball) -> list[tuple[int, Ball]] | None:
-    """The winners of a head along an interval and where each begins; ``None`` if something is open."""
-    middles = {key: (row.slope.middle, row.constant.middle) for key, row in rows.items()}
-    guess = upper_envelope(middles, low.middle, high.middle)  # type: ignore[arg-type]
-    if any(len(tied) > 1 for tied, _ in guess):
-        return None
-    keys = [tied[0] for tied, _ in guess]
-    found = [(keys[0], low)]
-    for old, new in pairwise(keys):
-        difference = rows[new].minus(rows[old])
-        place = difference.root()
-        if place is None or difference.slope.middle < 0:
-            return None
-        found.append((new, place))
-    for i, (key, place) in enumerate([*found, (keys[-1], high)]):
-        meeting = {keys[i - 1], key} if 0 < i < len(found) else {key}
-        for j, row in rows.items():
-            if j not in meeting and row.minus(rows[key]).sign_at(place) != -1:
-                return None
-    return found
-
-
-@dataclass(frozen=True)
-class _Hidden:
-    """A hidden map as pairs, (m, 2): slopes and constants; bounds on their errors, (4, 1)."""
-
-    high: Floats
-    low: Floats
-    errors: Floats
-
-    @property
-    def floats(self) -> Floats:
-        """The map as the engine keeps it, (2, 1, m)."""
-        return np.ascontiguousarray(self.high.T)[:, None]
-
-
-class PairMaps:
-    """Rows of the layers on cells of a network on the line, by signature."""
-
-    def __init__(self, layers: tuple[Layer, ...], stages: tuple[Stage, ...]) -> None:
-        self.layers = layers
-        self.stages = stages
-        self._hidden: dict[Hashable, _Hidden] = {}
-        self._units = [0, *accumulate(layer.units for layer in layers)]
-        self._heads = [0, *accumulate(layer.heads for layer in layers)]
-        self._norms = [self._norms_in_pairs(stage) for stage in stages]
-
-    @staticmethod
-    def _norms_in_pairs(stage: Stage) -> Floats:
-        """The norms of a layer, with gammas for pairs: four times as many units cover every sum of them."""
-        f = stage.f.copy()
-        if stage.layer.units:
-            f[GAMMA_OUT] = (stage.layer.units + 10) * constants.UNIT
-        f[[GAMMA, GAMMA_OUT]] *= 4.0 * UNIT / constants.UNIT
-        return np.where(_tame(f), f, math.inf)
-
-    def rows(
-        self,
-        layer: int,
-        chosen: Sequence[int],
-        bits_row: NDArray[np.uint64],
-        routings_row: NDArray[np.int32],
-    ) -> list[Row] | None:
-        """Some rows of a layer, on the cell with this signature; no keys may tie on it before the layer."""
-        relu = unpack_bits(bits_row[None], self._units[-1])[0] if self._units[-1] else np.zeros(0, np.bool_)
-        hidden = self._entering(layer, relu, routings_row)
-        picked, stage, f = np.array(chosen, dtype=np.int64), self.stages[layer], self._norms[layer]
-        high, low = self._scores(layer, picked, hidden)
-        nothing = np.zeros((2, 1, len(stage.biases)))
-        errors = stage.row_norms[picked] * stage.errors(hidden.floats, nothing, hidden.errors, f)[0]
-        errors[1] += f[GAMMA] * np.abs(stage.biases[picked])
-        if not np.isfinite(errors).all():
-            return None
-        return [
-            Row(*(_ball(high[i, part], low[i, part], errors[part, i]) for part in range(2)))
-            for i in range(len(picked))
-        ]
-
-    def _entering(self, layer: int, relu: NDArray[np.bool_], routings: NDArray[np.int32]) -> _Hidden:
-        if layer == 0:
-            return _Hidden(np.array([[1.0, 0.0]]), np.zeros((1, 2)), np.zeros((4, 1)))
-        key = (layer, relu[: self._units[layer]].tobytes(), routings[: self._heads[layer]].tobytes())
-        hidden = self._hidden.pop(key, None)
-        if hidden is None:
-            before = self._entering(layer - 1, relu, routings)
-            hidden = self._through(layer - 1, before, relu, routings)
-            while len(self._hidden) >= _MAPS_KEPT:
-                self._hidden.pop(next(iter(self._hidden)))
-        self._hidden[key] = hidden
-        return hidden
-
-    def _scores(self, layer: int, chosen: NDArray[np.int64], hidden: _Hidden) -> tuple[Floats, Floats]:
-        """Chosen rows S y + b."""
-        block = self.layers[layer]
-        bh, bl = pair_of(block.biases.take(chosen))
-        if block.scores is None:
-            high, low = hidden.high[chosen], hidden.low[chosen]
-            high[:, 1], low[:, 1] = sum_of_pairs(high[:, 1], low[:, 1], bh, bl)
-            return high, low
-        wh, wl = pair_of(block.scores.take(chosen))
-        high, low = np.zeros((len(chosen), 2)), np.zeros((len(chosen), 2))
-        high[:, 1], low[:, 1] = bh, bl
-        products(wh, wl, hidden.high, hidden.low, high, low)
-        return high, low
-
-    def _through(
-        self, layer: int, hidden: _Hidden, relu: NDArray[np.bool_], routings: NDArray[np.int32]
-    ) -> _Hidden:
-        block, stage = cast(Any, self.layers[layer]), self.stages[layer]
-        z = np.zeros((2, 1, len(stage.biases)))
-        high, low = hidden.high, hidden.low
-        if block.jumps:
-            if not block.skip:
-                high, low = np.zeros((block.d_out, 2)), np.zeros((block.d_out, 2))
-            high, low = high.copy(), low.copy()
-            vh, vl = pair_of(block.outputs.take(block.winners(routings)))
-            for h in range(block.heads):
-                high[:, 1], low[:, 1] = sum_of_pairs(high[:, 1], low[:, 1], vh[h], vl[h])
-        elif block.heads:
-            zh, zl = self._scores(layer, block.winners(routings), hidden)
-            high, low = (np.concatenate([high, zh]), np.concatenate([low, zl])) if block.skip else (zh, zl)
-        elif not block.cuts:
-            high, low = self._scores(layer, np.arange(block.d_out), hidden)
-        else:
-            chosen = np.flatnonzero(relu[block.unit_slice])
-            zh, zl = self._scores(layer, chosen, hidden)
-            z[:, 0, chosen] = zh.T
-            high, low = np.zeros((block.d_out, 2)), np.zeros((block.d_out, 2))
-            high[:, 1], low[:, 1] = pair_of(block.offsets)
-            uh, ul = (np.ascontiguousarray(part[:, chosen]) for part in pair_of(block.outputs))
-            products(uh, ul, zh, zl, high, low)
-            if block.skip:
-                high, low = sum_of_pairs(high, low, hidden.high, hidden.low)
-        errors = stage.errors(hidden.floats, z, hidden.errors, self._norms[layer])[1]
-        if not _tame(norms_of(np.ascontiguousarray(high.T))).all():
-            errors[:] = math.inf
-        return _Hidden(high, low, errors)
-
-
-def _ball(high: float, low: float, error: float) -> Ball:
-    return Ball(Fraction(float(high)) + Fraction(float(low)), Fraction(float(error)))
-
-
-def _tame(sizes: Floats) -> NDArray[np.bool_]:
-    """Which norms are zero, or such that products of pairs are neither lost nor overflow."""
-    return np.asarray((sizes == 0.0) | ((sizes > 1.0 / _TAME) & (sizes < _TAME)))
+def rows_of(block: ArgmaxLayer, ties: list[list[int]]) -> Integers:
+    """The number of every compiled key; for keys that win together, the lowest."""
+    return np.concatenate([np.arange(len(block.key)), np.array([tie[0] for tie in ties], dtype=np.int64)])

@@ -22,12 +22,19 @@ from hardmax.regions.cells import AT_INFINITY, Contacts, Ragged
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name, Row, exact_ray
 from hardmax.regions.space.contacts import sizes_of_contacts, touching_cells
-from hardmax.regions.space.sizes import Facets, Sizes, exact_volume, facets_of, rounded_frame, sizes_of
+from hardmax.regions.space.sizes import (
+    VOLUME_ERROR,
+    Facets,
+    Sizes,
+    exact_volume,
+    facets_of,
+    rounded_frame,
+    sizes_of,
+)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_DOUBT = 1e-5  # proven relative error of a volume above which rationals compute it; true errors are far below
 Point = list[Fraction]
 
 
@@ -49,7 +56,7 @@ class SpaceGeometry(Geometry):
         """Sizes of cells and facets, in floats where these are good enough."""
         sizes = sizes_of(self.cells, self.facets)
         with np.errstate(invalid="ignore", over="ignore"):
-            thin = self.bounded & ~(sizes.doubt * sizes.surfaces < _DOUBT * sizes.volumes)
+            thin = self.bounded & ~(sizes.doubt * sizes.surfaces < VOLUME_ERROR * sizes.volumes)
         self._measure_again(np.flatnonzero(thin), sizes)
         return sizes
 

@@ -81,8 +81,8 @@ class SpaceMachine(StackMachine):
 
     ladder: CompiledLadder
 
-    def _ladder(self, *, pairs: bool) -> CompiledLadder:
-        return CompiledLadder(self.program, self.domain, pairs=pairs, units=self._units)
+    def _ladder(self) -> CompiledLadder:
+        return CompiledLadder(self.program, self.domain, units=self._units)
 
     # arrays
 
@@ -476,7 +476,7 @@ class SpaceMachine(StackMachine):
         if node.head < self.program.row(node.layer).heads:
             self.ladder.decide(self._head_exactly)
         elif len(node.pending):
-            self.ladder.decide(self._fold_lines, None, node)
+            self.ladder.decide(self._fold_lines, node)
         else:
             self._show_lines(node)
 

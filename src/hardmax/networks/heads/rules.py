@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 Row = tuple[flint.fmpq, ...]  # a score: slopes and a constant, or a single value
 
 _TINY = 5e-324  # temperatures below are this one in floats
-RULES = ("hardmax", "top-k", "sparsemax", "relu")
+RULES = ("hardmax", "top-k", "sparsemax", "relu", "softmax")
 TIES = ("mean", "leftmost", "rightmost")
 
 
@@ -100,15 +100,10 @@ def rule_of(name: Any, k: Any, temperature: Any, ties: Any, mask: NDArray[np.boo
     top-2, leftmost
     """
     if name not in RULES:
-        raise InvalidInputError(
-            f"rule must be one of {', '.join(RULES)}, but was {name!r}; softmax is not piecewise affine, try "
-            "network(x, temperature=...)."
-            if name == "softmax"
-            else f"rule must be one of {', '.join(RULES)}, but was {name!r}."
-        )
+        raise InvalidInputError(f"rule must be one of {', '.join(RULES)}, but was {name!r}.")
     if ties not in TIES:
         raise InvalidInputError(f"ties must be one of {', '.join(TIES)}, but was {ties!r}.")
-    if ties != "mean" and name in ("sparsemax", "relu"):
+    if ties != "mean" and name in ("sparsemax", "relu", "softmax"):
         raise InvalidInputError(
             f"ties must be left out with rule {name!r}, whose weights are continuous, but was {ties!r}."
         )
@@ -116,7 +111,7 @@ def rule_of(name: Any, k: Any, temperature: Any, ties: Any, mask: NDArray[np.boo
     places = _places(name, k, present)
     if temperature is None and name == "relu":
         return Rule(name, ties, places, None, [Fraction(int(n)) for n in present])
-    if name not in ("sparsemax", "relu"):
+    if name in ("hardmax", "top-k"):
         if temperature is not None:
             raise InvalidInputError(
                 f"temperature must be left out with rule {name!r}, but was {temperature!r}; try "
@@ -124,8 +119,8 @@ def rule_of(name: Any, k: Any, temperature: Any, ties: Any, mask: NDArray[np.boo
             )
         return Rule(name, ties, places, None, [])
     if temperature is None:
-        raise InvalidInputError("temperature must be given with rule 'sparsemax'; try temperature=1.")
-    tau = _vector(temperature, heads)
+        raise InvalidInputError(f"temperature must be given with rule {name!r}; try temperature=1.")
+    tau = _vector(temperature, 1 if name == "softmax" else heads)
     values = fractions_of(tau).tolist()
     if min(values) <= 0:
         raise InvalidInputError(
@@ -157,7 +152,8 @@ def _vector(temperature: Any, heads: int) -> ExactArray:
     tau = as_exact(temperature, "temperature", ndim=1)
     if tau.shape[0] not in (1, heads):
         raise DimensionMismatchError(
-            f"temperature must be one number or one per head ({heads}), but holds {tau.shape[0]}."
+            f"temperature must be one number{f' or one per head ({heads})' if heads > 1 else ''}, but holds "
+            f"{tau.shape[0]}."
         )
     return tau
 
@@ -181,9 +177,13 @@ def chosen_keys(scores: Floats, k: int, ties: str) -> NDArray[np.bool_]:
     array([False,  True,  True])
     """
     turned = scores[..., ::-1] if ties == "rightmost" else scores
-    first = np.argsort(-turned, axis=-1, kind="stable")[..., :k]
-    chosen = np.zeros(scores.shape, dtype=np.bool_)
-    np.put_along_axis(chosen, first, True, axis=-1)
+    last = np.partition(turned, -k, axis=-1)[..., -k, None]
+    chosen, level = turned > last, turned == last
+    left = k - np.count_nonzero(chosen, axis=-1, keepdims=True)
+    several = np.count_nonzero(level, axis=-1, keepdims=True) > left
+    if several.any():
+        level &= ~several | (np.cumsum(level, axis=-1) <= left)
+    chosen |= level
     return chosen[..., ::-1] if ties == "rightmost" else chosen
 
 
@@ -223,7 +223,8 @@ def exact_weights(
     if chosen is None:
         order = sorted(rows, reverse=rule.ties == "rightmost")
         chosen = sorted(order, key=lambda j: rows[j], reverse=True)[:k]
-    members, shares = set(chosen), {}
+    members = set(chosen)
+    shares: dict[int, flint.fmpq] = {}
     groups: dict[Row, list[int]] = {}
     for j, row in rows.items():
         groups.setdefault(row, []).append(j)
@@ -241,7 +242,8 @@ def _exact_sparsemax(
     tau: flint.fmpq, rows: Mapping[int, Row], chosen: Sequence[int] | None
 ) -> dict[int, Row]:
     if chosen is None:
-        total, keys = -tau, []
+        total = -tau
+        keys: list[int] = []
         for j in sorted(rows, key=lambda j: rows[j], reverse=True):
             if keys and rows[j][0] * len(keys) <= total:
                 break

@@ -1,11 +1,11 @@
 r"""Heads that choose sets of keys, written with heads that choose one: a key for each set.
 
 A top-k head is a hardmax head whose keys are the sets of k keys, with the sums of their scores and the means
-of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.rules`), and its
+of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.heads.rules`), and its
 weights are ReLU units behind that: :math:`\max(s_j - t, 0) / \tau`. There are too many sets to list them all,
 but few of them win anywhere in a domain. :func:`listed` writes a network with the sets that are known; which
-ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where floats
-would round them.
+ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where
+floats would round them.
 
 Keys of a head with the same score are exchangeable. A set holds the first of them (the last with
 ``ties="rightmost"``), and with ``ties="mean"`` its places are shared by all.
@@ -13,10 +13,10 @@ Keys of a head with the same score are exchangeable. A set holds the first of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations, pairwise
 from math import comb, prod
 from typing import Any
@@ -24,11 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import InvalidInputError
 from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.exact.residues import common_denominator
 from hardmax.networks.attention import Attention
-from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
-from hardmax.networks.layers import equal_scores, layers_of
+from hardmax.networks.block import reached
+from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout, assembled
+from hardmax.networks.heads.experts import MixtureOfExperts
+from hardmax.networks.layers import decided_keys, equal_scores, layers_of
 from hardmax.networks.network import Network
 
 Set = tuple[int, ...]  # keys of a head, ascending
@@ -126,9 +130,10 @@ class Choices:
     def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """Sums of scores, one row per set, the bias last."""
         rows = slice(self.starts[h], self.starts[h + 1])
-        scores, biases = fractions_of(self.scores.take(rows)), fractions_of(self.biases.take(rows))
-        table = np.column_stack([scores, biases])
-        return np.array([table[list(members)].sum(axis=0) for members in sets])
+        return _row_sums(exact_stack([self.scores.take(rows), self._column(rows)], axis=1), sets)
+
+    def _column(self, rows: slice) -> ExactArray:
+        return self.biases.take(rows).rearranged(lambda array: array[:, None])
 
     def _means(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
         """The means of the outputs of sets; keys with the same score share their places."""
@@ -136,8 +141,7 @@ class Choices:
         outputs = fractions_of(block.outputs.take(h))[self.keys[h]]
         if block.ties == "mean" and not self._all_different[h]:
             outputs = np.array([outputs[first == value].mean(axis=0) for value in first])
-        sums = [outputs[list(members)].sum(axis=0) for members in sets]
-        return np.array(sums) * Fraction(1, len(sets[0]))
+        return _row_sums(as_exact(outputs, "outputs", ndim=2), sets, len(sets[0]))
 
     def _sparsemax(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
         r"""The thresholds behind what entered, then ReLU units :math:`s_j - t`."""
@@ -161,12 +165,98 @@ class Choices:
         added: Any = exact_stack([values, ExactArray(np.zeros((heads, n)))]) if block.skip else values
         thresholds = Maxout(scores, biases, np.eye(d + heads, heads, -d), None, skip=True)
         thresholds._set(near=[toggles(of_head) for of_head in sets])
+        units = FeedForward(above, self.biases, added, None, skip=block.skip)  # type: ignore[arg-type]
+        units._set(given=self._given(sets, thresholds))
         return (
             Affine(np.eye(d + heads, d)),
             thresholds,
-            FeedForward(above, self.biases, added, None, skip=block.skip),  # type: ignore[arg-type]
+            units,
             *((Affine(np.eye(d, d + heads)),) if block.skip else ()),
         )
+
+    def _given(self, sets: Sequence[Sequence[Set]], thresholds: Maxout) -> list[NDArray[np.bool_] | None]:
+        """The units that are on where a set has the threshold; ``None`` where sets coincide."""
+        _, groups = decided_keys(thresholds.scores, thresholds.biases, thresholds.mask)
+        found: list[NDArray[np.bool_] | None] = []
+        for group in groups:
+            h, number = divmod(group[0], thresholds.scores.shape[1])
+            units = np.zeros(len(self.rows), dtype=np.bool_)
+            units[self.starts[h] + np.array(sets[h][number])] = True
+            found.append(units if len(group) == 1 else None)
+        return found
+
+
+def _row_sums(table: ExactArray, sets: Sequence[Set], divisor: int = 1) -> NDArray[np.object_]:
+    """Sums of rows over a divisor, as fractions; whole numbers are added up, because fractions are slow."""
+    scale = common_denominator(table)
+    rows = (fractions_of(table) * scale).tolist()
+    whole = [[value.numerator for value in row] for row in rows]
+    sums = [map(sum, zip(*(whole[j] for j in members), strict=True)) for members in sets]
+    return np.array([[Fraction(value, scale * divisor) for value in row] for row in sums], dtype=object)
+
+
+class ExpertChoices(Choices):
+    r"""The same for a mixture of experts, where the absolute values of its input are at most ``size``.
+
+    The hidden vector is :math:`(y, u, c)`: the input, the pre-activations of the units of all experts, room
+    for the output. The router adds 0 to the units of the experts that run and :math:`-M` to all others, so
+    that these are off: M is above all :math:`|u|`. For key e of the router :math:`-M + kM` for its own units
+    does that, on average over k keys. ReLU units and an affine map do the rest.
+    """
+
+    def __init__(self, block: MixtureOfExperts, size: Floats) -> None:
+        n, k, d, e = block.starts[-1], block.k, block.d_in, block.d_out
+        most = np.concatenate([reached(expert.w_in, expert.b_in, size) for expert in block.experts]).max()
+        if not most * k < 2.0**1000:
+            raise InvalidInputError(
+                f"domain must be bounded for {block!r}, so that its units have a bound within float64; try a "
+                "Box."
+            )
+        gate = float(np.ldexp(1.0, np.frexp(most)[1]))
+        all_of = block.experts
+        w_in = exact_stack([ExactArray(np.eye(d)) if each.w_in is None else each.w_in for each in all_of])
+        w_out = fractions_of(exact_stack([each.w_out for each in all_of], axis=1)) * Fraction(1, k)
+        b_out = exact_stack([each.b_out.rearranged(lambda array: array[None]) for each in all_of])
+        own = np.repeat(np.eye(len(all_of)), np.diff(block.starts), axis=1)
+        hidden = d + n + e
+        inputs, units, ends = slice(d), slice(d, d + n), slice(d + n, hidden)
+        eye, shape = np.eye(hidden), (1, len(all_of), hidden)
+        self.before = Affine(
+            assembled((hidden, d), (inputs, ExactArray(np.eye(d))), (units, w_in)),
+            assembled((hidden,), (units, exact_stack([each.b_in for each in all_of]))),
+        )
+        router = Attention(
+            assembled(shape, ((0, slice(None), inputs), block.router)),
+            block.head.biases,  # type: ignore[arg-type]
+            assembled(
+                shape,
+                ((0, slice(None), units), ExactArray(gate * (k * own - 1.0))),
+                ((0, slice(None), ends), b_out),
+            ),
+            rule="top-k",
+            k=k,
+            ties="leftmost",
+        )
+        added = assembled((hidden, n), (ends, as_exact(w_out, "w_out over k", ndim=2)))
+        self.behind = (
+            FeedForward(eye[units], None, added, skip=True),
+            Affine(eye[ends] + (eye[inputs] if block.skip else 0.0)),
+        )
+        super().__init__(router)
+
+    @property
+    def wide_scores(self) -> ExactArray:
+        """The scores of what enters the router."""
+        return self.scores
+
+    @property
+    def place(self) -> int:
+        """Where the router stands among :meth:`blocks`."""
+        return 1
+
+    def blocks(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
+        """The mixture with these sets of experts."""
+        return (self.before, *super().blocks(sets), *self.behind)
 
 
 def exchanges(sets: Sequence[Set]) -> list[list[int]]:
@@ -270,9 +360,17 @@ class Listed:
         return found
 
 
-def choices_of(network: Network) -> dict[int, Choices]:
-    """The blocks whose heads choose sets, by their number."""
-    return {b: Choices(block) for b, block in enumerate(network.blocks) if block.chooses_sets}  # type: ignore[arg-type]
+def choices_of(network: Network, size: Callable[[], Floats]) -> dict[int, Choices]:
+    """The blocks that choose sets, by their number; ``size`` bounds the inputs, where that is needed."""
+    found: dict[int, Choices] = {}
+    for b, block in enumerate(network.blocks):
+        if isinstance(block, MixtureOfExperts):
+            found[b] = ExpertChoices(
+                block, reduce(lambda most, before: before.reach(most), network.blocks[:b], size())
+            )
+        elif block.chooses_sets:
+            found[b] = Choices(block)  # type: ignore[arg-type]
+    return found
 
 
 def listed(network: Network, choices: dict[int, Choices], sets: dict[int, list[set[Set]]]) -> Listed:
@@ -290,9 +388,9 @@ def listed(network: Network, choices: dict[int, Choices], sets: dict[int, list[s
     return Listed(Network(tuple(blocks), network.description), network, choices, ordered, deciders)
 
 
-def listed_in_file(network: Network, sets: Any) -> Listed:
-    """The network with the sets that a file lists, once they fit the network."""
-    choices = choices_of(network)
+def listed_in_file(network: Network, size: Callable[[], Floats], sets: Any) -> Listed:
+    """The network with the sets that a file lists, once they fit the network; ``size`` bounds its inputs."""
+    choices = choices_of(network, size)
     if len(sets) != len(choices):
         raise ValueError(f"sets must be listed for {len(choices)} blocks, but are for {len(sets)}.")
     found: dict[int, list[set[Set]]] = {}
@@ -304,8 +402,8 @@ def listed_in_file(network: Network, sets: Any) -> Listed:
             members = {tuple(int(j) for j in some) for some in head}
             for some in members:
                 ascending = all(a < b for a, b in pairwise(some))
-                size = chosen.block.k or len(some)
-                if not some or not ascending or some[0] < 0 or some[-1] >= len(keys) or len(some) != size:
+                inside = bool(some) and some[0] >= 0 and some[-1] < len(keys)
+                if not inside or not ascending or len(some) != (chosen.block.k or len(some)):
                     raise ValueError(f"a set of block {b} must name keys of its head in order, not {some}.")
             found[b].append(members)
     return listed(network, choices, found)

@@ -1,0 +1,1 @@
+"""What heads do with their scores: rules, weights, sets of keys, mixtures of experts."""

@@ -1,0 +1,1 @@
+"""Networks that are not piecewise affine: enclosures that prove where a signature changes."""
