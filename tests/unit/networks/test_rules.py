@@ -154,8 +154,8 @@ REFUSED = [
         {"rule": "top-k", "k": 3, "mask": np.arange(5) < [[3], [2]]},
         "but is 3 and head 1 has 2; lower k or change the mask",
     ),
-    ({"rule": "softmax"}, "rule must be one of .* but was 'softmax'; softmax is not piecewise affine"),
-    ({"rule": "argmax"}, "rule must be one of hardmax, top-k, sparsemax, relu, but was 'argmax'."),
+    ({"rule": "softmax"}, "temperature must be given with rule 'softmax'"),
+    ({"rule": "argmax"}, "rule must be one of hardmax, top-k, sparsemax, relu, softmax, but was 'argmax'."),
     ({"ties": "first"}, "ties must be one of mean, leftmost, rightmost, but was 'first'."),
 ]
 
@@ -168,6 +168,14 @@ def test_options_that_make_no_sense_are_refused_in_one_sentence(options, words):
     assert re.search(words, message), message
     assert message.endswith(".")
     assert "\n" not in message
+
+
+def test_softmax_has_no_cells():
+    network = hm.Network([block({"rule": "softmax", "temperature": 1})])
+    for ask in (hm.enumerate_regions, hm.count_cells, hm.count_regions):
+        with pytest.raises(HardmaxError, match="must be piecewise affine") as refused:
+            ask(network, hm.Box.cube(2, -1, 1))
+        assert "\n" not in str(refused.value)
 
 
 # ----------------------------------------------------------------------------------------------
