@@ -230,13 +230,13 @@ class _Check:
     def _is_listed(self, h: int, s: int, a: int, j: int) -> bool:
         if self.rule.k is not None and j in self.sets[h][s]:
             return True
-        return self._neighbour(h, s, a, j) in self.numbers[h]
+        neighbour = self._neighbour(h, s, a, j)
+        return not neighbour or neighbour in self.numbers[h]  # no keys are no set
 
     def wanted(self) -> list[tuple[int, Set]]:
         """The neighbours that are missing, by heads."""
         places = [(h, *at) for h, missing in enumerate(self.missing) for at in np.argwhere(missing).tolist()]
-        found = [(h, self._neighbour(h, s, a, j)) for h, s, a, j in places]
-        return [(h, members) for h, members in found if members]
+        return [(h, self._neighbour(h, s, a, j)) for h, s, a, j in places]
 
     # where vertices are known
 
@@ -287,7 +287,7 @@ class _Check:
         cell = np.searchsorted(offsets, at, side="right") - 1
         values = np.einsum("vkc,vc->vk", rows[prefix[cell]], rays[at]) / rays[at, -1:]
         if self.rule.k is None:
-            chosen = sparsemax(values / float(self.rule.temperatures[h]))[1]
+            chosen = sparsemax(values, self.rule._column[h])[1]
         else:
             chosen = chosen_keys(values, self.rule.k, self.rule.ties)
         self.above.append((h, _different(chosen)))

@@ -1,4 +1,4 @@
-"""Rules of attention: weights against other packages, exact values, files, refusals, and the laws they obey."""
+"""Rules of attention: weights against other packages, exact values, files, refusals, and their laws."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from oracles.judging_rules import rule_problems, states_of
 from oracles.random_rules import rule_instance
 
 import hardmax as hm
+from hardmax.errors import HardmaxError
 from hardmax.results import load
 
 OPTIONS = [
@@ -40,7 +41,10 @@ def block(options, seed=0, *, d=2, n=5, integers=False, heads=2, **more):
 
 def test_sparsemax_is_that_of_entmax():
     torch, entmax = pytest.importorskip("torch"), pytest.importorskip("entmax")
-    head = block({"rule": "sparsemax", "temperature": [0.25, 3.0]}, mask=[[1, 1, 1, 1, 1], [1, 0, 1, 1, 0]])
+    head = block(
+        {"rule": "sparsemax", "temperature": [0.25, 3.0]},
+        mask=np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0]]) > 0,
+    )
     x = np.random.default_rng(1).standard_normal((300, 2))
     s = np.einsum("nd,hkd->nhk", x, head.scores.floats) + head.biases.floats
     s = np.where(head.mask, s / np.array([0.25, 3.0])[:, None], -np.inf)
@@ -65,12 +69,12 @@ def test_top_k_is_that_of_torch(k):
 
 def test_relu_attention_is_that_of_torch():
     torch = pytest.importorskip("torch")
-    mask = [[1, 1, 1, 1, 1], [0, 1, 1, 1, 0]]
+    mask = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0]]) > 0
     x = np.random.default_rng(1).standard_normal((100, 2))
     for options, tau in (({}, [5, 3]), ({"temperature": 0.5}, [0.5, 0.5])):
         head = block({"rule": "relu"} | options, mask=mask)
         s = torch.from_numpy(np.einsum("nd,hkd->nhk", x, head.scores.floats) + head.biases.floats)
-        weights = torch.relu(s).numpy() * np.array(mask) / np.array(tau)[:, None]
+        weights = torch.relu(s).numpy() * mask / np.array(tau)[:, None]
         expected = x + np.einsum("nhk,hke->ne", weights, head.outputs.floats)
         np.testing.assert_allclose(head(x), expected, rtol=0, atol=1e-12)
 
@@ -147,23 +151,31 @@ REFUSED = [
     ({"rule": "top-k", "k": True}, "k must be a whole number of at least 1 .* but was True"),
     ({"rule": "top-k", "k": 6}, "at most the number of keys that are present, but is 6 and head 0 has 5"),
     (
-        {"rule": "top-k", "k": 3, "mask": [[1, 1, 1, 0, 0], [1, 1, 0, 0, 0]]},
+        {"rule": "top-k", "k": 3, "mask": np.arange(5) < [[3], [2]]},
         "but is 3 and head 1 has 2; lower k or change the mask",
     ),
-    ({"rule": "softmax"}, "rule must be one of .* but was 'softmax'; softmax is not piecewise affine"),
-    ({"rule": "argmax"}, "rule must be one of hardmax, top-k, sparsemax, relu, but was 'argmax'."),
+    ({"rule": "softmax"}, "temperature must be given with rule 'softmax'"),
+    ({"rule": "argmax"}, "rule must be one of hardmax, top-k, sparsemax, relu, softmax, but was 'argmax'."),
     ({"ties": "first"}, "ties must be one of mean, leftmost, rightmost, but was 'first'."),
 ]
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED, ids=lambda value: str(value)[:40])
 def test_options_that_make_no_sense_are_refused_in_one_sentence(options, words):
-    with pytest.raises(hm.HardmaxError) as refused:
+    with pytest.raises(HardmaxError) as refused:
         block(options)
     message = str(refused.value)
     assert re.search(words, message), message
     assert message.endswith(".")
     assert "\n" not in message
+
+
+def test_softmax_has_no_cells():
+    network = hm.Network([block({"rule": "softmax", "temperature": 1})])
+    for ask in (hm.enumerate_regions, hm.count_cells, hm.count_regions):
+        with pytest.raises(HardmaxError, match="must be piecewise affine") as refused:
+            ask(network, hm.Box.cube(2, -1, 1))
+        assert "\n" not in str(refused.value)
 
 
 # ----------------------------------------------------------------------------------------------
@@ -184,8 +196,8 @@ def with_rule(head, **options):
 def test_a_single_key_has_all_weight_where_it_leads_by_the_temperature(seed):
     r"""Sparsemax gives all weight to key i exactly where :math:`s_i - s_j \ge \tau` for every other j.
 
-    The threshold is at least that of the set {i}, :math:`s_i - \tau`, with equality if and only if {i} attains
-    the maximum: then every other :math:`s_j \le t = s_i - \tau`. Conversely, if all others are below
+    The threshold is at least that of the set {i}, :math:`s_i - \tau`, with equality if and only if {i}
+    attains the maximum: then every other :math:`s_j \le t = s_i - \tau`. Conversely, if all others are below
     :math:`s_i - \tau`, no key can raise the threshold of {i} by joining, so it is the maximum.
 
     So the cell of the support {i} is the hardmax cell of i, moved inwards by :math:`\tau` in every difference
@@ -240,10 +252,11 @@ def test_at_small_temperatures_every_face_of_the_diagram_has_a_cell(seed):
     correspond: C cells, E walls, V vertices. The walls and the sides of the box are a connected planar graph,
     so :math:`V - E + C = 1`, and :math:`C + E + V = 2E + 1`.
     """
-    head = block({}, seed, n=9, heads=1)
+    sites = np.random.default_rng(seed).uniform(-1, 1, (1, 9, 2))
+    head = hm.Attention(sites, -(sites**2).sum(axis=2) / 2, sites)
     hard = cells_of(head)
     n_walls = len(hard.adjacency)
-    assert n_walls > 4
+    assert n_walls > 12
     soft = cells_of(with_rule(head, rule="sparsemax", temperature=Fraction(1, 10**7)))
     assert soft.n_cells == 2 * n_walls + 1
     assert soft.complete
@@ -343,3 +356,36 @@ def test_equal_keys_and_keys_that_tie_on_a_cell_share_alike(engine):
         head = hm.Attention(keys, None, outputs, rule="top-k", k=1, ties=ties, skip=False)
         found = hm.enumerate_regions(hm.Network([off, head]), hm.Box.cube(2, -1, 1), engine=engine)
         assert found.exact_map(0)[1] == value
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("scale", "options"),
+    [
+        (2.0**60, {"rule": "sparsemax", "temperature": 1}),
+        (2.0**990, {"rule": "sparsemax", "temperature": 1}),
+        (2.0**-1060, {"rule": "sparsemax", "temperature": 2.0**-1000}),
+        (1.0, {"rule": "sparsemax", "temperature": Fraction(2) ** 1000}),
+        (2.0**1000, {"rule": "top-k", "k": 2}),
+        (2.0**-1065, {"rule": "top-k", "k": 2}),
+    ],
+    ids=str,
+)
+def test_cells_at_the_ends_of_the_range_of_floats(scale, options, d):
+    rng = np.random.default_rng(d)
+    a, b = rng.integers(-8, 9, (1, 4, d)) * scale, rng.integers(-8, 9, (1, 4)) * scale
+    network = hm.Network([hm.Attention(a, b, rng.standard_normal((1, 4, d)), **options)])
+    expected = cells_by_rules(network, [-1] * d, [1] * d)
+    found = hm.enumerate_regions(network, hm.Box.cube(d, -1, 1))
+    assert sorted(states_of(found)) == sorted(expected.by_states)
+    for i, state in enumerate(states_of(found)):
+        linear, offset = found.exact_map(i)
+        rows = tuple((*row, constant) for row, constant in zip(linear, offset, strict=True))
+        assert rows == expected.by_states[state].map
+
+
+def test_a_temperature_below_all_floats_is_hardmax_in_a_forward_pass():
+    head = block({}, 10)
+    x = np.random.default_rng(0).standard_normal((50, 2))
+    for tau in (Fraction(1, 10**400), 5e-324, Fraction(1, 2**1060)):
+        np.testing.assert_array_equal(with_rule(head, rule="sparsemax", temperature=tau)(x), head(x))

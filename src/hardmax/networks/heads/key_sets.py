@@ -348,7 +348,9 @@ class Listed:
         found = np.zeros((len(routings), *choices.block.mask.shape), dtype=np.bool_)
         if choices.block.rule == "sparsemax":
             unit = sum(other.width for other in self.network.blocks[: self.deciders[block]])
-            found.reshape(len(routings), -1)[:, choices.rows] = bits[:, unit : unit + len(choices.rows)]
+            found.reshape(len(routings), choices.block.mask.size)[:, choices.rows] = bits[
+                :, unit : unit + len(choices.rows)
+            ]
             return found
         for h, (sets, keys) in enumerate(zip(self.sets[block], choices.keys, strict=True)):
             table = np.zeros((len(sets), found.shape[2]), dtype=np.bool_)

@@ -39,6 +39,7 @@ from hardmax.exact.rationals import ExactArray, as_exact, rational
 Floats = NDArray[np.float64]
 Row = tuple[flint.fmpq, ...]  # a score: slopes and a constant, or a single value
 
+_TINY = 5e-324  # temperatures below are this one in floats
 RULES = ("hardmax", "top-k", "sparsemax", "relu", "softmax")
 TIES = ("mean", "leftmost", "rightmost")
 
@@ -74,14 +75,15 @@ class Rule:
         """
         if self.name == "relu":
             positive = np.maximum(scores, 0.0)
-            return positive / self._column, positive > 0.0
+            with np.errstate(over="ignore"):
+                return positive / self._column, positive > 0.0
         if self.name == "sparsemax":
-            return sparsemax(scores / self._column)
+            return sparsemax(scores, self._column)
         return _largest(scores, self.k or 1, self.ties)
 
     @property
     def _column(self) -> Floats:
-        return np.array([float(tau) for tau in self.temperatures])[:, None]
+        return np.array([max(float(tau), _TINY) for tau in self.temperatures])[:, None]
 
     def __str__(self) -> str:
         words = f"top-{self.k}" if self.name == "top-k" else self.name
@@ -185,9 +187,10 @@ def chosen_keys(scores: Floats, k: int, ties: str) -> NDArray[np.bool_]:
     return chosen[..., ::-1] if ties == "rightmost" else chosen
 
 
-def sparsemax(z: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """The point of the simplex nearest to z, minus infinity for absent keys."""
-    z = z - z.max(axis=-1, keepdims=True)  # the weights do not change, and sums stay small
+def sparsemax(scores: Floats, temperature: Any) -> tuple[Floats, NDArray[np.bool_]]:
+    """The point of the simplex nearest to scores over temperature; minus infinity for absent keys."""
+    with np.errstate(over="ignore"):  # first the difference: the best key stays at zero
+        z = (scores - scores.max(axis=-1, keepdims=True)) / temperature
     ordered = -np.sort(-z, axis=-1)
     with np.errstate(invalid="ignore"):
         sums = np.cumsum(ordered, axis=-1)
