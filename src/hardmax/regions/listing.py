@@ -1,8 +1,8 @@
 r"""Which sets of keys win somewhere: the lists that heads with several winners need, found with proof.
 
 An engine cuts cells with a list of keys. A top-k head has a key for every set of k, a sparsemax head for
-every support, far too many to list (:mod:`hardmax.networks.heads.key_sets`). But a list is enough if no other set
-wins anywhere, and that can be checked at the vertices of the cells that were found with it:
+every support, far too many to list (:mod:`hardmax.networks.heads.key_sets`). But a list is enough if no
+other set wins anywhere, and that can be checked at the vertices of the cells that were found with it:
 
     On a cell, the winning set S has the largest score among those listed, exactly. It has the largest of all
     if no neighbour of S (one key exchanged; for sparsemax one key more or fewer) is above it at a vertex: a
