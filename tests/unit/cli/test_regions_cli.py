@@ -396,12 +396,8 @@ def test_a_rule_for_all_attention():
     box = hm.Box.cube(2, -3, 3)
     report = answer(HEAD, "--box", -3, 3, "--rule", "top-k", "--k", 2)
     found = hm.enumerate_regions(network.with_rule("top-k", k=2), box)
-    assert (
-        report["n_cells"] == found.n_cells
-    )
-    assert (
-        report["chosen"]["0"] == found.chosen(0).astype(int).tolist()
-    )
+    assert report["n_cells"] == found.n_cells
+    assert report["chosen"]["0"] == found.chosen(0).astype(int).tolist()
     soft = answer(HEAD, "--box", -3, 3, "--rule", "sparsemax", "--temperature", "1/3", "--count")
     third = network.with_rule("sparsemax", temperature=[Fraction(1, 3)])
     assert soft["n_cells"] == hm.count_cells(third, box).n_cells

@@ -2,10 +2,10 @@ r"""Heads that choose sets of keys, written with heads that choose one: a key fo
 
 A top-k head is a hardmax head whose keys are the sets of k keys, with the sums of their scores and the means
 of their outputs. The threshold of sparsemax is a maximum over sets (:mod:`hardmax.networks.heads.rules`),
-and its weights are ReLU units behind that: :math:`\max(s_j - t, 0) / \tau`. There are too many sets to list them all,
-but few of them win anywhere in a domain. :func:`listed` writes a network with the sets that are known; which
-ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are fractions where
-floats would round them.
+and its weights are ReLU units behind that: :math:`\max(s_j - t, 0) / \tau`. There are too many sets to list
+them all, but few of them win anywhere in a domain. :func:`listed` writes a network with the sets that are
+known; which ones an enumeration needs is found by :mod:`hardmax.regions.listing`. Sums and means are
+fractions where floats would round them.
 
 Keys of a head with the same score are exchangeable. A set holds the first of them (the last with
 ``ties="rightmost"``), and with ``ties="mean"`` its places are shared by all.
