@@ -404,7 +404,9 @@ def flaky(monkeypatch):
     monkeypatch.setattr(running, "_jobs", lambda n_jobs: (2, "cluster"))
 
 
-def test_tasks_of_workers_that_died_are_run_again(flaky):
+def test_tasks_of_workers_that_died_are_run_again(flaky, monkeypatch):
+    monkeypatch.setattr(running, "BUNDLE", 1)
+    monkeypatch.setattr(running, "far_slice", lambda under_way: 0.01)  # many messages
     straight = one_machine(LINES, SQUARE)
     found = hm.enumerate_regions(LINES, SQUARE)
     assert Flaky.calls >= 5
