@@ -386,11 +386,13 @@ def message_cost(client: Any, scheduler: int, size: int, n: int = 1000) -> tuple
         for future in far.send([np.zeros(max(size // 8, 1)) for _ in range(count)], nothing):
             future.add_done_callback(answers.put)
 
+    letter = max(1, min(workers.LETTER, workers.LETTER_BYTES // size))
+
     def exchange(messages: int) -> None:
-        send(min(messages, workers.LETTER))
-        handed, back = min(messages, workers.LETTER), 0
+        send(letter)
+        handed, back = letter, 0
         while back < messages:
-            done = workers._waiting(answers, workers.LETTER)
+            done = workers._waiting(answers, letter)
             far.results(done)
             back += len(done)
             count = min(len(done), messages - handed)

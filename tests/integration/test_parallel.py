@@ -25,7 +25,7 @@ from hardmax.errors import FileFormatError, InvalidInputError, UnsupportedDimens
 from hardmax.networks import sawtooth_network
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, JoinedTables, Ragged
-from hardmax.regions.engine import tasks
+from hardmax.regions.engine import program, tasks
 from hardmax.regions.engine import workers as running
 from hardmax.regions.engine.question import Question, engine_for
 from hardmax.regions.engine.tasks import Schedule
@@ -238,6 +238,19 @@ def test_an_error_in_a_thread_is_raised_here(monkeypatch):
         hm.count_cells(LINES, SQUARE, n_jobs=2)
 
 
+def test_a_limit_holds_where_others_were_faster(many_tasks, monkeypatch, tmp_path):
+    """Every task is done before anybody knows that the last ones are not wanted."""
+    path, whole = tmp_path / "run.npz", hm.enumerate_regions(DEEP, SQUARE)
+    most = whole.n_cells - 5
+    with monkeypatch.context() as eager:
+        eager.setattr(Schedule, "next", Schedule._next_found)
+        eager.setattr(Schedule, "limit", lambda self, task: task.quota)
+        part = hm.enumerate_regions(DEEP, SQUARE, max_cells=most, checkpoint=path, n_jobs=1)
+    assert (part.complete, part.n_cells) == (False, most)
+    assert same_cells(part.cells, whole.cells.select(np.arange(whole.n_cells) < most))
+    assert same_cells(hm.enumerate_regions(DEEP, SQUARE, checkpoint=path).cells, whole.cells)
+
+
 # Checkpoints ------------------------------------------------------------------------------------------
 
 
@@ -391,7 +404,9 @@ def flaky(monkeypatch):
     monkeypatch.setattr(running, "_jobs", lambda n_jobs: (2, "cluster"))
 
 
-def test_tasks_of_workers_that_died_are_run_again(flaky):
+def test_tasks_of_workers_that_died_are_run_again(flaky, monkeypatch):
+    monkeypatch.setattr(running, "BUNDLE", 1)
+    monkeypatch.setattr(running, "far_slice", lambda under_way: 0.01)  # many messages
     straight = one_machine(LINES, SQUARE)
     found = hm.enumerate_regions(LINES, SQUARE)
     assert Flaky.calls >= 5
@@ -474,6 +489,63 @@ def test_a_question_survives_its_message(number):
     question = Question(case.network, case.domain, "certified", 1e-9, "cells")
     again = Question.of_message(question.message())
     assert again.digest == question.digest
+
+
+def test_a_worker_does_not_compute_norms_again(monkeypatch):
+    question = Question(DEEP, SQUARE, "certified", 1e-9, "nothing")
+    here = question.machine()  # it keeps the program that has the norms
+    message = question.message()
+    assert here.program.norms.keys() == message["norms"].keys()
+
+    def again(matrix):
+        raise AssertionError
+
+    monkeypatch.setattr(program, "spectral_bound", again)
+    machine = Question.of_message(message).machine()
+    machine.advance(100)
+    assert machine.n_cells > 0
+    with pytest.raises(AssertionError):
+        Question.of_message({**message, "norms": {}}).machine()
+
+
+def test_pieces_travel_without_the_maps_they_do_not_need():
+    """Those that wait in the first layer have no map at all; together they find what was left."""
+    machine = Question(DEEP, SQUARE, "certified", 1e-9, "nothing").machine()
+    whole = hm.count_cells(DEEP, SQUARE).n_cells
+    machine.advance(200)
+    state, found = {name: array.copy() for name, array in machine.state().items()}, machine.n_cells
+    pieces = machine.cut(state, 1000)
+    assert min(len(piece["path"]) for piece in pieces) == 0
+    assert max(len(piece["path"]) for piece in pieces) < machine.program.path_size
+    for piece in pieces:
+        fresh = Question(DEEP, SQUARE, "certified", 1e-9, "nothing").machine()
+        fresh.advance(37)  # whatever it did before
+        fresh.restore(piece)
+        while not fresh.done:
+            fresh.advance(10_000)
+        found += fresh.n_cells
+    assert found == whole
+
+
+def test_small_tasks_share_a_message():
+    question = Question(LINES, SQUARE, "certified", 1e-9, "nothing")
+    schedule = Schedule(question.machine())
+    worker = running.Worker(question, schedule.machine)
+    while len(schedule.tasks) == 1:
+        task = schedule.next()
+        schedule.give_back(task, worker.work(task.state, schedule.limit(task), 1.0))
+    assert schedule.weight_waiting == pytest.approx(
+        sum(task.weight for task in schedule.tasks if task.waiting)
+    )
+    limits = running._Limits(question, schedule, 0.0, None, None, None)
+    messages = running._Messages(schedule, limits, 4)
+    waiting = sum(task.waiting for task in schedule.tasks)
+    sent = []
+    while message := messages.next(len(sent)):
+        sent.append([task.weight for task in message.tasks])
+    assert sum(map(len, sent)) == waiting
+    assert len(sent) < waiting / 2
+    assert schedule.weight_waiting == pytest.approx(0.0, abs=1e-6)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from hardmax.regions.result import RegionSet
 from hardmax.regions.space import contacts
 from hardmax.regions.space.geometry import SpaceGeometry, domain_volume
 from hardmax.regions.space.machine import SpaceMachine
+from hardmax.regions.space.sizes import VOLUME_ERROR
 
 CUBE = hm.Box.cube(3, -4, 4)
 KINDS = {"fold": 0, "wall": 1}
@@ -421,3 +422,19 @@ def test_no_picture_in_four_dimensions():
 def test_geometry_is_the_same_object(transformer):
     assert isinstance(transformer._geometry, SpaceGeometry)
     assert transformer._geometry is transformer._geometry
+
+
+@pytest.mark.parametrize("arithmetic", ["certified", "exact"])
+@pytest.mark.parametrize("thickness", [2.0**-20, 4e-9, 2.0**-40])
+@pytest.mark.parametrize("d", [3, 4])
+def test_volumes_of_slivers_are_as_good_as_the_code_says(d, thickness, arithmetic):
+    """Between two parallel hyperplanes that meet no end of the first axis: thickness times a cube."""
+    row = np.append(1.0, np.full(d - 1, 0.7 / d))
+    net = hm.Network.mlp(
+        [(np.vstack([row, row]), np.array([0.0, thickness])), (np.ones((1, 2)), np.zeros(1))]
+    )
+    found = hm.enumerate_regions(net, hm.Box.cube(d, -2, 2), arithmetic=arithmetic)
+    exact = float(Fraction(thickness) * 4 ** (d - 1))
+    thin = found.volumes.min()
+    assert len(found.volumes) == 3
+    assert abs(thin - exact) <= VOLUME_ERROR * exact

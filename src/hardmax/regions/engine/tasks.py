@@ -244,8 +244,11 @@ class Schedule:
 
     @property
     def done(self) -> bool:
-        """Whether every task is done."""
-        return not any(task.state is not None for task in self.tasks)
+        """Whether every task is done and no more cells were found than are wanted."""
+        if any(task.state is not None for task in self.tasks):
+            return False
+        # others may have found what comes after the limit
+        return self.max_cells is None or self.tally().n_cells <= self.max_cells
 
     @property
     def full(self) -> bool:

@@ -36,7 +36,7 @@ _SLICE = 0.05  # seconds between two looks at the clock
 BUNDLE = 64  # tasks in a message to a worker of a cluster, at most
 AHEAD = 2  # messages per worker that are under way: one waits while one is processed
 LETTER = 32  # messages that are handed out, or collected, at once
-_LETTER_BYTES = 1 << 22  # about as many bytes at once, and in a message; Dask warns at ten million
+LETTER_BYTES = 1 << 22  # about as many bytes at once, and in a message; Dask warns at ten million
 _NUMBERS = 1 << 10  # tasks that a message may lead to
 _EARLY = 1.0  # seconds after which it is worth to know what to expect
 _MOST_STEPS = 1 << 20  # in a call; an engine may return after fewer
@@ -477,7 +477,7 @@ class _Messages:
         """The next messages, so that at most so many are under way; those of one letter."""
         ready: list[_Sent] = []
         size = 0
-        while len(ready) < min(LETTER, most - under_way) and size < _LETTER_BYTES:
+        while len(ready) < min(LETTER, most - under_way) and size < LETTER_BYTES:
             sent = self.next(under_way + len(ready))
             if sent is None:
                 break
@@ -492,7 +492,7 @@ class _Messages:
         schedule, weight, size = self.schedule, 0.0, 0
         tasks: list[Task] = []
         enough = enough_weight(schedule.weight_waiting, self.jobs)
-        while len(tasks) < BUNDLE and size < _LETTER_BYTES and not weight >= enough:
+        while len(tasks) < BUNDLE and size < LETTER_BYTES and not weight >= enough:
             task = schedule.next()
             if task is None:
                 break
