@@ -63,7 +63,8 @@ def test_cells_on_the_line_are_those_of_the_rational_enumerator(kind):
 
 def test_rationals_are_hardly_asked_on_the_line():
     """Only where keys win together on a whole cell, and at the ends of the range of floats."""
-    cases = [structured_instance(number, dimension=1) for number in range(10_000, 10_300)]
+    cases = [structured_instance(number, dimension=1) for number in range(10_000, 10_330)]
+    cases = [case for case in cases if "ties behind ties" not in case.kind]
     counts = [hm.count_cells(case.network, case.domain) for case in cases]
     assert sum(count.n_zero for count in counts) > 1000
     assert sum(count.n_rational > 0 for count in counts) <= 3

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import InvalidInputError
 from hardmax.training.data import outputs_of
 from hardmax.training.layout import TransformerShape
 from hardmax.training.states import run_states
@@ -51,6 +50,5 @@ def test_the_bundled_relu_models_learned_their_target_and_can_be_followed(name, 
         assert np.allclose(offset + s * slope, transformer(trace.point(s)), atol=1e-9)
 
 
-def test_smooth_units_are_refused():
-    with pytest.raises(InvalidInputError, match="ReLU units and no norms"):
-        bundled_model().to_transformer()
+def test_a_model_with_smooth_units_is_not_piecewise_affine():
+    assert not bundled_model().to_transformer().piecewise_affine
