@@ -68,7 +68,7 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
 
 
 # the demo is tried above; the findings and the training take minutes: the former are tried on a tiny model in
-# test_models_influence.py, the models that come with hardmax are the results of the latter (test_piecewise.py)
+# test_models_influence.py, the latter made the models that come with hardmax (test_piecewise.py)
 ELSEWHERE = {EXAMPLES / name for name in ("demo.py", "minilm_findings.py", "train_relu_models.py")}
 OTHERS = sorted(set(EXAMPLES.glob("*.py")) - ELSEWHERE)
 
