@@ -87,10 +87,13 @@ def test_saved_and_loaded(tmp_path):
         (lambda: SmoothFeedForward(*WEIGHTS, activation="relu"), "activation must be one of gelu"),
         (
             lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], rule="softmax"),
-            "temperature must be a finite number",
+            "temperature must be given with rule 'softmax'",
         ),
         (lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], rule="softmax", temperature=0), "above 0"),
-        (lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], temperature=1), "belongs to rule='softmax'"),
+        (
+            lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], temperature=1),
+            "temperature must be left out with rule 'hardmax'",
+        ),
         (lambda: hm.Attention([[[1.0]]], None, [[[1.0]]], rule="soft"), "rule must be"),
     ],
 )
