@@ -132,9 +132,9 @@ class Check(ABC):
         self.report("witnesses", self.cells.n, failure)
 
     def maps(self) -> None:
-        """Maps agree with the forward pass at the witnesses."""
+        """Maps agree at the witnesses with the forward pass of the network as given."""
         x = self.regions.witnesses
-        values = self.network(x)
+        values = self.regions.network(x)
         linear, offset = self.regions.linear, self.regions.offset
         first = np.full(self.regions.n_regions, self.cells.n, dtype=np.int64)
         region = self.regions.region_of_cell
@@ -164,7 +164,8 @@ class Check(ABC):
         stored = np.column_stack([self.regions.linear[j], self.regions.offset[j]])
         size = np.abs(floats).max(initial=0.0) + 1.0
         close = np.abs(floats - stored).max(initial=0.0) <= TOLERANCE * size
-        return bool(close) and tuple(exact) == tuple(self.network.exact_value(np.array(point, dtype=object)))
+        value = self.regions.network.exact_value(np.array(point, dtype=object))
+        return bool(close) and tuple(exact) == tuple(value)
 
     def sizes(self) -> None:
         """Volumes add up."""
