@@ -85,15 +85,20 @@ sweep-space: $(VENV)/has-test ## the same beyond the plane: 20,000 networks (abo
 sweep-structured: $(VENV)/has-test ## the same for networks in which ties are the rule: 100,000 (about half an hour, resumable)
 	@$(RUN) tests/scripts/structured_sweep.py
 
-docs: $(VENV)/has-docs ## build the pages into out/docs and check their links
-	@$(RUN) docs/build.py
+docs: $(VENV)/has-docs ## build the pages into out/docs: the gallery is run, links are checked, a warning is an error
+	@$(RUN) docs/write.py --check
+	@echo "==> Kernels"
+	@$(RUN) -m hardmax compile --jobs -1 > /dev/null
+	@echo "==> Pages"
+	@$(RUN) -m sphinx -q -W --keep-going -j 2 -d out/docs-state docs out/docs
+	@echo "==> Open out/docs/index.html"
 
 wheel-check: $(VENV)/has-test ## build a wheel, install it into a clean environment and run it there
 	@echo "==> Wheel"
 	@$(RUN) -m pytest tests/integration/test_wheel.py
 
 clean: ## remove .venv, out and caches
-	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/auto_gallery docs/reference
 	@find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up ---------------------------------------------------------------------------------------------------------

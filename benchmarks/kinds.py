@@ -48,6 +48,8 @@ class Kind:
         What the inputs are measured in. Random networks get their inputs in units of one.
     legs : int
         Unless 0, the network is asked along a polyline with so many legs through the domain.
+    asked : Domain, optional
+        What is asked about instead of the box: a polytope, or the whole space.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Kind:
     most_forward: float | None = None
     units: Units | None = None
     legs: int = 0
+    asked: hm.Polytope | hm.WholeSpace | None = None
 
     def question(self, network: hm.Network) -> tuple[hm.Network, hm.Box]:
         """The network on its slice, and the domain."""
@@ -534,6 +537,19 @@ def integer_transformer(
     return hm.Network(blocks)
 
 
+def searched() -> Iterator[Kind]:
+    """Heads in seven dimensions, where linear programs search: 2 to 6 keys tie on whole cells."""
+    d = 7
+    sides = np.concatenate([np.eye(d), -np.eye(d), np.ones((1, d)), -np.ones((1, d))])
+    polytope = hm.Polytope(sides, np.repeat([4.0, 6.0], [2 * d, 2]))
+    for name, make in (
+        ("heads, -2 .. 2 7-D", lambda: integer_transformer(d, 8, 2, 1, most=2)),
+        ("heads, low rank 7-D", lambda: integer_transformer(d, 8, 3, 2, low=True)),
+    ):
+        for place, asked in (("", None), (", polytope", polytope), (", whole space", hm.WholeSpace(d))):
+            yield Kind(name + place, make, hm.Box.cube(d, -4, 4), asked=asked)
+
+
 def lines(kinds: Sequence[Kind]) -> Iterator[Kind]:
     """The same networks on the line, and some more: signs are decided there by another engine."""
     names = ("random [2,64,64,64,1]", "trained", "pruned, 80 %", "int8", "int4", "ternary",
@@ -592,6 +608,7 @@ def kinds() -> list[Kind]:
             hm.Box.cube(4, -4, 4),
             most_random=10,
         ),
+        *searched(),
         Kind("P2: binary code", lambda: code_network(binary), unit),
         Kind("P2: analog code", lambda: code_network(analog), unit, diagonal),
         Kind("digits on a plane", digits_classifier, hm.Box.cube(2, -4, 5), plane_through(images)),

@@ -20,8 +20,8 @@ import hardmax as hm
 from hardmax.regions.engine import workers
 
 CASES: dict[str, Callable[[], tuple[hm.Network, Any]]] = {
-    "segment": lambda: (zigzag(32, 4), hm.Box([0], [1])),
-    "segment, deep": lambda: (zigzag(10, 6), hm.Box([0], [1])),
+    "segment": lambda: (zigzag(38, 4), hm.Box([0], [1])),
+    "segment, deep": lambda: (zigzag(11, 6), hm.Box([0], [1])),
     "plane": lambda: (hm.Network.random_mlp([2, 1550, 1], 0), hm.Box.cube(2, -4, 4)),
     "plane, deep": lambda: (hm.Network.random_mlp([2, 800, 800, 1], 0), hm.Box.cube(2, -8, 8)),
     "space": lambda: (hm.Network.random_mlp([3, 110, 110, 1], 0), hm.Box.cube(3, -4, 4)),

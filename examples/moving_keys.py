@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     print("|---|---|---|---|")
     for name in RELU:
         print(costs(name, asked.sequences))
+    print(costs("pairwise-2", asked.sequences, rule="softmax"))
     print("\n| model | one head agrees | all heads of the token agree | pieces, frozen | pieces, moving |")
     print("|---|---|---|---|---|")
     for name in RELU:
@@ -67,10 +68,10 @@ def sequences_of(model: TrainedModel, n: int, rng: int) -> np.ndarray:
     return np.asarray(target.sample(n, model.shape.n_tokens, rng=rng), dtype=np.float64)
 
 
-def costs(name: str, n: int) -> str:
+def costs(name: str, n: int, rule: str = "hardmax") -> str:
     """Pieces between two random sequences, and processor time per piece against a forward pass."""
     model = bundled_model(name)
-    transformer = model.to_transformer()
+    transformer = model.to_transformer(rule=rule)
     X = model.with_cls(sequences_of(model, 2 * n, rng=1))
     hm.trace_segment(transformer, X[0], X[1], max_pieces=10)  # compiles
     pieces, floats, ratios = [], 0, []
@@ -83,9 +84,9 @@ def costs(name: str, n: int) -> str:
         trace = hm.trace_segment(transformer, start, end)
         ratios.append((time.process_time() - begin) / trace.n_pieces / forward)
         pieces.append(trace.n_pieces)
-        floats += trace.n_filter
-    share = floats / (sum(pieces) - len(pieces))
-    return f"| {name} | {spread(pieces, '.0f')} | {100 * share:.2f} % | {spread(ratios, '.2f')} |"
+        floats += getattr(trace, "n_filter", 0)
+    share = f"{100 * floats / (sum(pieces) - len(pieces)):.2f} %" if rule == "hardmax" else "enclosed"
+    return f"| {name} | {spread(pieces, '.0f')} | {share} | {spread(ratios, '.2f')} |"
 
 
 def relu_effects(name: str, n: int, *, cls: bool = False) -> list[FrozenContextEffect]:

@@ -133,9 +133,9 @@ def altered(value: Any, place: tuple[Any, ...], *, far: bool = False) -> Any:
     return value
 
 
-def docs_build() -> Any:
+def docs_write() -> Any:
     """The program that writes docs/claims.md."""
-    spec = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
+    spec = importlib.util.spec_from_file_location("docs_write", DOCS / "write.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -143,8 +143,8 @@ def docs_build() -> Any:
 
 def missing_on_the_page(ledger: Ledger) -> list[str]:
     """Claims whose computed line is not on docs/claims.md as it was computed just now."""
-    page, build = (DOCS / "claims.md").read_text(), docs_build()
-    return [e.name for e in ledger if f"{build.COMPUTED}{build.marked(e.computed)}\n" not in page]
+    page, write = (DOCS / "claims.md").read_text(), docs_write()
+    return [e.name for e in ledger if f"{write.COMPUTED}{write.marked(e.computed)}\n" not in page]
 
 
 def rounding_residuals(ledger: Ledger) -> list[str]:
@@ -184,7 +184,7 @@ class LedgerContract:
         assert rounding_residuals(ledger) == []
 
     def test_the_page_shows_what_was_computed(self, ledger):
-        assert missing_on_the_page(ledger) == [], "run: python docs/build.py --write-claims"
+        assert missing_on_the_page(ledger) == [], "run: python docs/write.py claims"
 
 
 def certified(ledger: Ledger) -> list[Entry]:

@@ -1,5 +1,6 @@
 from hardmax import bounds as bounds
 from hardmax import errors as errors
+from hardmax import explorer as explorer
 from hardmax import flow as flow
 from hardmax import geometry as geometry
 from hardmax import models as models
@@ -10,8 +11,10 @@ from hardmax import targets as targets
 from hardmax import temperature as temperature
 from hardmax import training as training
 from hardmax import tropical as tropical
+from hardmax import verification as verification
 from hardmax.bounds import region_bounds as region_bounds
 from hardmax.bounds import vertex_maximum as vertex_maximum
+from hardmax.explorer.explore import explore as explore
 from hardmax.flow.architectures import Architecture as Architecture
 from hardmax.flow.costs.advise import advise as advise
 from hardmax.flow.costs.estimate import estimate_cost as estimate_cost
@@ -43,6 +46,7 @@ from hardmax.papers.recipes import reproduce as reproduce
 from hardmax.regions.api import count_cells as count_cells
 from hardmax.regions.api import count_regions as count_regions
 from hardmax.regions.api import enumerate_regions as enumerate_regions
+from hardmax.regions.decisions.boundary import decision_boundary as decision_boundary
 from hardmax.regions.sampling.estimate import estimate_cells as estimate_cells
 from hardmax.regions.segment.trace import trace_segment as trace_segment
 from hardmax.results import load as load
@@ -52,6 +56,8 @@ from hardmax.temperature.margin_bounds import stability_bounds as stability_boun
 from hardmax.temperature.observed_scores import check_stability as check_stability
 from hardmax.tropical.polynomials import TropicalPolynomial as TropicalPolynomial
 from hardmax.tropical.polynomials import common_refinement as common_refinement
+from hardmax.verification.api import maximise as maximise
+from hardmax.verification.api import verify as verify
 from hardmax.versions import show_versions as show_versions
 
 __version__: str

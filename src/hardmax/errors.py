@@ -26,6 +26,7 @@ __all__ = [
     "TargetSyntaxError",
     "UnsupportedDimensionError",
     "UnsupportedModelError",
+    "UnsupportedNetworkError",
 ]
 
 
@@ -81,6 +82,18 @@ class UnsupportedModelError(InvalidInputError):
         self.obstacles = tuple(obstacles)
 
 
+class UnsupportedNetworkError(InvalidInputError):
+    """A network holds operations that are not read exactly; ``obstacles`` lists all of them."""
+
+    def __init__(self, obstacles: Sequence[str], advice: str = "") -> None:
+        reasons = "; ".join(f"({i}) {reason}" for i, reason in enumerate(obstacles, 1))
+        super().__init__(
+            "network must be made of operations that are read exactly, but holds "
+            f"{obstacles[0] if len(obstacles) == 1 else reasons}{f'; {advice}' if advice else ''}."
+        )
+        self.obstacles = tuple(obstacles)
+
+
 class FidelityError(HardmaxError, RuntimeError):
     """What was read from a model does not give back what the model computes itself."""
 
@@ -90,7 +103,7 @@ class FileFormatError(HardmaxError, ValueError):
 
 
 class MissingExtraError(HardmaxError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional package is not installed; the message says what to install."""
 
 
 class IncompleteError(HardmaxError, RuntimeError):

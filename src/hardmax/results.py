@@ -58,6 +58,8 @@ _HOME_OF_KIND = {
     "CollidingPair": "hardmax.flow.theorems.colliding_pairs",
     "CommonRefinement": "hardmax.tropical.polynomials",
     "CostTable": "hardmax.flow.costs.cost_law",
+    "DecisionBoundary": "hardmax.regions.decisions.boundary",
+    "DecisionDistance": "hardmax.regions.decisions.distance",
     "HeadAtlas": "hardmax.models.atlas.head_atlas",
     "HeadBudget": "hardmax.bounds.heads",
     "Hypersurface": "hardmax.tropical.hypersurfaces",
@@ -187,7 +189,7 @@ class Result(ABC):
             import pandas
         except ImportError as error:
             raise MissingExtraError(
-                "to_frame needs pandas, which is not installed; try: pip install 'hardmax[tables]'."
+                "to_frame needs pandas, which is not installed; try: pip install pandas."
             ) from error
         return pandas.DataFrame(columns_of(self._table()))
 
@@ -211,6 +213,11 @@ class Result(ABC):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the result to an npz file, whole or not at all; :func:`load` reads it back."""
         return storage.write(path, storage.Stored(self.kind, self._state(), self.provenance))
+
+
+def pictures(module: str) -> Any:
+    """A module of the pictures, for results whose ``plot`` has options of its own."""
+    return import_module(f"{_PICTURES}.{module}")
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -253,7 +260,7 @@ def restored(stored: storage.Stored, path: str) -> Any:
     if cls is None:
         raise FileFormatError(
             f"{path} holds a {stored.kind!r}, which this version of hardmax does not know; "
-            "upgrade with: pip install --upgrade hardmax."
+            "upgrade hardmax to read it."
         )
     try:
         result = cls._from_state(stored.state)

@@ -244,7 +244,7 @@ def _read_archive(archive: zipfile.ZipFile, path: Path) -> Stored:
         made_by = _version_in(header)
         raise FileFormatError(
             f"{path} was written by a newer hardmax{made_by} (schema {schema}, this version reads up to "
-            f"{SCHEMA}); upgrade with: pip install --upgrade hardmax."
+            f"{SCHEMA}); upgrade hardmax to read it."
         )
     try:
         kind, state, provenance = header["kind"], header["state"], header["provenance"]

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 
 _CORE = ("numpy", "scipy", "numba", "python-flint", "jinja2", "joblib", "click", "rich")
-_EXTRAS = ("matplotlib", "pandas", "torch", "transformers", "safetensors")
+_EXTRAS = ("matplotlib", "pandas", "onnx", "torch", "transformers", "safetensors")
 
 
 def _version(distribution: str) -> str | None:

@@ -67,9 +67,11 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
     assert "92 vertices" in (tmp_path / "demo" / "figure4.svg").read_text()
 
 
-# the demo is tried above; the findings and the training take minutes: the former are tried on a tiny model in
-# test_models_influence.py, the latter made the models that come with hardmax (test_piecewise.py)
-ELSEWHERE = {EXAMPLES / name for name in ("demo.py", "minilm_findings.py", "train_relu_models.py")}
+# The demo is tried above. Findings and trainings take minutes: the former are tried on a tiny model in
+# test_models_influence.py, the latter made the models that come with hardmax (test_piecewise.py) and the
+# controller that verify_controller.py reads.
+LONG = ("demo.py", "minilm_findings.py", "train_relu_models.py", "train_controller.py")
+ELSEWHERE = {EXAMPLES / name for name in LONG}
 OTHERS = sorted(set(EXAMPLES.glob("*.py")) - ELSEWHERE)
 
 

@@ -265,6 +265,16 @@ def count_problems(count: hm.regions.CellCount, found: hm.regions.RegionSet) -> 
     return problems
 
 
+def length_problems(found: hm.regions.RegionSet, expected: RationalRegions) -> list[str]:
+    """Every length is right up to the relative error that is stated."""
+    want = {contact.cells: contact.length for contact in expected.contacts}
+    return [
+        f"cells {pair} meet in length {length}, not {want[tuple(pair)]}"
+        for pair, length in zip(found.adjacency.tolist(), found.adjacency_length.tolist(), strict=True)
+        if not (length == want[tuple(pair)] or abs(length - want[tuple(pair)]) <= 1e-6 * want[tuple(pair)])
+    ]
+
+
 def contact_problems(found: hm.regions.RegionSet, expected: RationalRegions) -> list[str]:
     """Adjacent cells, wall or fold, and regions."""
     problems = []
@@ -282,6 +292,8 @@ def contact_problems(found: hm.regions.RegionSet, expected: RationalRegions) -> 
             )
         elif pairs != sorted(pairs):
             problems.append("adjacent pairs are not in order")
+        else:
+            problems += length_problems(found, expected)
     if has("merging") and found.region_of_cell.tolist() != expected.region_of_cell:
         problems.append(f"regions {found.region_of_cell.tolist()}, not {expected.region_of_cell}")
     return problems

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, cmp_to_key
 from itertools import combinations
-from math import gcd, lcm
+from math import gcd, hypot, inf, lcm
 
 import numpy as np
 
@@ -473,7 +473,8 @@ THROUGH = {
 
 @dataclass(frozen=True)
 class Contact:
-    """Two cells (by index) whose closures meet in a segment, its ends, what it is, whether the map jumps.
+    """Two cells (by index) whose closures meet in a segment, its ends, what it is, whether the map jumps, how
+    long it is.
 
     ``kind`` is "wall" or "fold": the block where the two signatures part. Up to there both cells have the
     same map, so the segment lies on a line drawn in that block.
@@ -483,6 +484,7 @@ class Contact:
     ends: tuple[Point, Point]
     kind: str
     jumps: bool
+    length: float
 
 
 @dataclass(frozen=True)
@@ -543,8 +545,21 @@ def _contacts(cells: list[Cell]) -> list[Contact]:
         a, b = cells[i], cells[j]
         kind = next(kind for (kind, u), (_, v) in zip(a.path, b.path, strict=True) if u != v)
         jumps = not all(a.map.agrees_at(b.map, end) for segment in segments for end in segment)
-        contacts.append(Contact((i, j), segments[0], kind, jumps))
+        contacts.append(Contact((i, j), segments[0], kind, jumps, sum(map(_length, segments))))
     return contacts
+
+
+def _length(segment: tuple[Point, Point]) -> float:
+    """The length of a segment: nothing cancels after the subtraction, and the root is taken in range."""
+    (x, y, s), (u, v, t) = segment
+    if s == 0 or t == 0:
+        return inf
+    steps = [abs(Fraction(x, s) - Fraction(u, t)), abs(Fraction(y, s) - Fraction(v, t))]
+    longest = max(steps)
+    try:
+        return float(longest) * hypot(*(float(step / longest) for step in steps))
+    except OverflowError:
+        return inf
 
 
 @dataclass(frozen=True)

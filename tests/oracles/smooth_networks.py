@@ -99,13 +99,11 @@ def judge(trace: Any, changes: np.ndarray) -> str | None:
     low, high = trace.brackets.T
     slack = 1e-13  # samples are rounded, and so are their signatures
     at = np.searchsorted(high, changes[:, 0] - slack)
-    held = (
-        (at < len(low)) & (low[np.minimum(at, max(len(low) - 1, 0))] <= changes[:, 1] + slack)
-        if len(low)
-        else False
-    )
+    held = np.zeros(len(changes), dtype=np.bool_)
+    if len(low):
+        held = (at < len(low)) & (low[np.minimum(at, len(low) - 1)] <= changes[:, 1] + slack)
     if not np.all(held):
-        lost = changes[~np.broadcast_to(held, len(changes))]
+        lost = changes[~held]
         return f"{len(lost)} changes in no bracket, the first at {lost[0].tolist()}"
     if trace.n_unseparated == 0 and trace.complete and len(changes) > len(low):
         return f"{len(changes)} changes in {len(low)} brackets of one change each"

@@ -2,9 +2,10 @@
 units, sums that cancel, coinciding hyperplanes, tied keys and ties behind ties, maxout, sawtooth; each
 reproducible from a number.
 
-``structured_instance(number)`` is the same everywhere: kind, dimension (1 to 4), domain and weights follow
-from the number. Every seventh network has one number moved by a little, so that something that would be zero
-is not: whoever proves zeros must not prove these.
+``structured_instance(number)`` is the same everywhere: kind, dimension (1 to 4; 7 and 8, where only linear
+programs search, if asked for), domain and weights follow from the number. Every seventh network has one
+number moved by a little, so that something that would be zero is not: whoever proves zeros must not prove
+these.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ __all__ = ["STRUCTURED_KINDS", "judge_structured", "structured_instance", "struc
 
 Array = np.ndarray
 MOVED_EVERY, SEARCHED_EVERY = 7, 5  # coprime, so that every combination occurs with every kind
-MOST_UNITS = {1: 16, 2: 12, 3: 7, 4: 4}  # in the first layer; a rational enumeration takes some 50 ms
+# units of the first layer, by dimension; a rational enumeration takes some 50 ms
+MOST_UNITS = {1: 16, 2: 12, 3: 7, 4: 4, 7: 3, 8: 2}
 
 
 class Structured:

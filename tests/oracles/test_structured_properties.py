@@ -68,3 +68,17 @@ def test_rationals_are_hardly_asked_on_the_line():
     counts = [hm.count_cells(case.network, case.domain) for case in cases]
     assert sum(count.n_zero for count in counts) > 1000
     assert sum(count.n_rational > 0 for count in counts) <= 3
+
+
+@pytest.mark.parametrize("kind", ["tied keys", "ties behind ties"])
+@pytest.mark.parametrize("d", [7, 8])
+def test_cells_beyond_six_dimensions_are_those_of_the_rational_enumerator(kind, d):
+    rational = cells = 0
+    for number in range(20 if d == 7 else 8):
+        case = structured_instance(number, kind=kind, dimension=d)
+        judgement = judge_structured(case)
+        assert not judgement.problems, f"{judgement.problems}\n{case!r}"
+        if "moved" not in case.kind:
+            rational, cells = rational + judgement.n_rational, cells + len(judgement.expected.cells)
+    assert cells > 20
+    assert 20 * rational <= cells  # sides of many digits, and boxes in thirds

@@ -4,6 +4,7 @@
     python tests/scripts/structured_sweep.py 2000 --start 7 --jobs 1
     python tests/scripts/structured_sweep.py 10000 --kind "ties behind ties"
     python tests/scripts/structured_sweep.py 20000 --dimension 1      # all of them on the line
+    python tests/scripts/structured_sweep.py 1000 --dimension 7 --kind "ties behind ties"
 
 Small integers, ternary weights, lattices, duplicated and negated units, sums that cancel, coinciding
 hyperplanes, tied keys and ties behind ties, maxout, sawtooth, in one to four dimensions
@@ -34,7 +35,7 @@ def program(case: Instance) -> str:
 def main() -> int:
     parser = sweep_parser(__doc__, count=100_000, out="out/structured_sweep")
     parser.add_argument("--kind", choices=list(STRUCTURED_KINDS), help="networks of this kind only")
-    parser.add_argument("--dimension", type=int, choices=(1, 2, 3, 4), help="of all networks; else drawn")
+    parser.add_argument("--dimension", type=int, choices=(1, 2, 3, 4, 7, 8), help="of all; else drawn")
     options = parser.parse_args()
     case_of = partial(structured_instance, kind=options.kind, dimension=options.dimension)
     sweep = Sweep(case_of, judge_structured, program, part=250, patience=120)

@@ -83,10 +83,12 @@ def main(context: click.Context) -> None:
 def _add_commands() -> None:
     from hardmax.cli import (
         atlas,
+        boundary,
         bounds,
         claims,
         diagrams,
         estimate,
+        explore,
         flips,
         flow,
         influence,
@@ -95,14 +97,19 @@ def _add_commands() -> None:
         report,
         reproduce,
         stability,
+        trace,
         training,
+        verify,
     )
 
     for command in (
         diagrams.diagram,
         diagrams.minkowski,
         regions.regions,
+        boundary.boundary,
+        trace.trace,
         estimate.estimate,
+        verify.verify,
         bounds.bounds,
         stability.stability,
         flow.flow,
@@ -111,6 +118,7 @@ def _add_commands() -> None:
         atlas.atlas,
         flips.flips,
         report.report,
+        explore.explore,
         reproduce.reproduce,
         claims.claims,
         installation.compile_kernels,

@@ -21,9 +21,11 @@ from hardmax.cli.outputs import (
     save_and_draw,
     write_picture,
 )
-from hardmax.cli.targets import target_options, whole_numbers
+from hardmax.cli.targets import target_options
 from hardmax.errors import DimensionMismatchError
+from hardmax.flow.costs.estimate import exponent_range
 from hardmax.results import plain
+from hardmax.targets.naming import whole_numbers
 
 if TYPE_CHECKING:
     from hardmax.flow.costs.advise import Advice
@@ -119,7 +121,7 @@ def advise(
     out: Path | None,
     plot: Path | None,
 ) -> None:
-    """The smallest architectures that learn a target, and what breaks without one head.
+    """The smallest architectures that carry a target, and what breaks without one head.
 
     \b
     Examples:
@@ -287,9 +289,9 @@ def _names(positions: list[int]) -> str:
 
 def _print_estimate(result: CostEstimate) -> None:
     shape, sizes = result.architecture, result.sizes
-    learns = f"learns on {_share(result.share, result.n_samples)}"
+    carried = f"carried on {_share(result.share, result.n_samples)}"
     if result.rules == "global":
-        learns = "learns every target, by definition"
+        carried = "carries every target, by definition"
     rows = [
         ["D0, tokens it depends on", str(result.max_active), "at most, over all lengths"],
         ["dimension of comparison", str(result.dimension), "tokens per comparison"],
@@ -300,7 +302,7 @@ def _print_estimate(result: CostEstimate) -> None:
         ["set size by counting", str(sizes.printed), "equation (5), printed"],
         ["", str(sizes.repaired), "equation (5), repaired"],
         ["lower exponent", str(result.lower), "by the law, counting with equation (5), repaired"],
-        ["plan", result.rules, learns],
+        ["plan", result.rules, carried],
         ["its largest set", str(result.set_size), f"layer by layer {_joined(result.layer_sizes)}"],
         ["its exponent", str(result.upper), f"by the law; the paper's construction pays {result.paid}"],
         ["reading everything", str(result.global_exponent), "exponent by the law"],
@@ -337,12 +339,16 @@ def _print_advice(result: Advice) -> None:
             str(each.parameters),
             each.rules,
             str(max(each.layer_sizes)),
-            f"{each.lower} to {each.exponent}",
+            exponent_range(each.lower, each.exponent).removeprefix("exponent "),
             "always" if each.rules == "everything" else f"{each.share:.1%}",
         ]
         for each in result.suggestions
     ]
-    notes = list(result.needs)
+    notes = [
+        f"carried: on how many of {result.n_samples:,} sampled inputs CLS ends with every token that the "
+        "target depends on; nothing was trained.",
+        *result.needs,
+    ]
     if not rows:
         notes.append("No architecture fits into the budget; try a larger one.")
     else:
@@ -352,11 +358,11 @@ def _print_advice(result: Advice) -> None:
                 notes.append(f"{without} nothing is read any more.")
                 continue
             notes.append(
-                f"{without} (heads {_joined(removal.heads)}): {removal.lost} lost, learns on "
+                f"{without} (heads {_joined(removal.heads)}): {removal.lost} lost, carried on "
                 f"{removal.share:.1%} of the samples; reading everything instead has exponent "
                 f"{removal.global_exponent}."
             )
-    columns = ["heads", "widths", "parameters", "reads", "largest set", "exponent", "learns"]
+    columns = ["heads", "widths", "parameters", "reads", "largest set", "exponent", "carried"]
     title = f"{counted(len(rows), 'architecture')} for {counted(result.n_tokens, 'token')}: {result.target}"
     print_table(title, columns, rows, notes)
 

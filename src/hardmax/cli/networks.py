@@ -1,26 +1,34 @@
 """The networks that commands take, and where they look: boxes, convex polygons and slices.
 
-A network is a saved file, or a short description of one that hardmax can make: a name, a colon and numbers,
-as in ``mlp:2,64,64,64,1,seed=0``. It is taken apart, never run. Numbers are kept exactly as they were typed.
+A network is a saved file, an ONNX file, or a short description of one that hardmax can make: a name, a colon
+and numbers, as in ``mlp:2,64,64,64,1,seed=0``. It is taken apart, never run. Numbers are kept exactly as they
+were typed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 import hardmax as hm
 from hardmax.cli.inputs import Number, exact_number, read_matrix
-from hardmax.errors import HardmaxError, InvalidInputError
+from hardmax.cli.outputs import FILE
+from hardmax.errors import DimensionMismatchError, HardmaxError, InvalidInputError
 from hardmax.geometry.domains import Polytope
-from hardmax.results import load
+from hardmax.networks.reading.sources import in_file
 
 if TYPE_CHECKING:
+    from hardmax.geometry.domains import Domain
     from hardmax.networks.network import Network
+    from hardmax.networks.planes import PlaneThrough
 
 DESCRIPTIONS = {
     "mlp": "mlp:2,64,64,64,1,seed=0",
@@ -59,10 +67,10 @@ def read_network(text: str, *, or_saved: str | None = None) -> Any:
     path = Path(text)
     if colon and not path.exists():
         raise InvalidInputError(
-            f"NETWORK must be a saved network, or described as in {' or '.join(DESCRIPTIONS.values())}, but "
-            f"was {text!r}."
+            "NETWORK must be an ONNX file or a saved network, or described as in "
+            f"{' or '.join(DESCRIPTIONS.values())}, but was {text!r}."
         )
-    stored = load(path)
+    stored = in_file(path)
     if stored.kind not in ("Network", or_saved):
         wanted = "a Network" if or_saved is None else f"a Network or a {or_saved}"
         raise InvalidInputError(f"{path} must hold {wanted}, but holds a {stored.kind}.")
@@ -170,6 +178,130 @@ class _Number(click.ParamType):
 
 
 NUMBER = _Number()
+
+
+_PLACE = (
+    click.option("--box", nargs=2, type=NUMBER, metavar="LOW HIGH", help="Look in the cube [LOW, HIGH]^d."),
+    click.option("--whole", is_flag=True, help="Look in the whole space."),
+    click.option(
+        "--polygon",
+        "--polytope",
+        "polygon",
+        type=FILE,
+        metavar="FILE",
+        help="Look in a convex polytope: half-spaces (a, b) with a.x <= b, or a polygon's corners in order.",
+    ),
+    click.option(
+        "--slice",
+        "slice_text",
+        metavar="ORIGIN:DIRECTION[:...]",
+        help="Cut a wider network to a line, a plane or more, as in 0,0,1:1,0,0:0,1,0.",
+    ),
+    click.option(
+        "--slice-file", type=FILE, metavar="FILE", help="The same from a file: origin, then directions."
+    ),
+    click.option(
+        "--through",
+        type=FILE,
+        metavar="FILE",
+        help="Cut a wider network to the plane through three points; by default look around them.",
+    ),
+)
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say where in the space of inputs it looks."""
+    for option in reversed(_PLACE):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Place:
+    """A network cut to where a command looks, and the domain in it."""
+
+    network: Network
+    domain: Domain
+    plane: PlaneThrough | None = None
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        box: tuple[Number, Number] | None,
+        whole: bool,
+        polygon: Path | None,
+        slice_text: str | None,
+        slice_file: Path | None,
+        through: Path | None,
+    ) -> Place:
+        """What the options of :func:`place_options` say."""
+        if through is not None and (slice_text is not None or slice_file is not None):
+            raise InvalidInputError("--through and --slice both cut the network; leave one out.")
+        plane = None if through is None else _read_plane(network, through)
+        cut = read_slice(slice_text, slice_file)
+        if plane is not None:
+            network = plane.network
+        elif cut is not None:
+            network = network.restrict(cut[0], cut[1:])
+        if plane is not None and not (box or whole or polygon):
+            return cls(network, _around(plane.points), plane)
+        return cls(network, _domain(box, whole, polygon, network.d), plane)
+
+    def read_points(self, path: Path | None) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
+        """Data points with one row each, and their labels if there is one more column.
+
+        On a plane through three points, inputs are put where the nearest point of the plane is; two columns
+        are places in the plane, if inputs are wider. Without a file, the data are the three points.
+        """
+        if path is None:
+            return None if self.plane is None else self.plane.points, None
+        rows = read_matrix(path, "point")
+        wide = 0 if self.plane is None else self.plane.origin.shape[0]
+        if self.plane is not None and (wide == 2 or rows.shape[1] != 2):
+            points, labels = _with_labels(rows, wide, path)
+            return self.plane.project(points)[0], labels
+        return _with_labels(rows, self.network.d, path)
+
+
+def _with_labels(rows: NDArray[Any], d: int, path: Path) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+    if rows.shape[1] == d:
+        return rows, None
+    if rows.shape[1] != d + 1:
+        raise DimensionMismatchError(
+            f"{path} must have {d} numbers on every line, and perhaps a label, but has {rows.shape[1]}."
+        )
+    labels = rows[:, d]
+    if any(value != int(value) or value < 0 for value in labels):
+        raise InvalidInputError(f"{path} must have whole numbers from 0 on in its last column, the labels.")
+    return rows[:, :d], labels.astype(np.int64)
+
+
+def _read_plane(network: Network, path: Path) -> PlaneThrough:
+    rows = read_matrix(path, "point")
+    if len(rows) != 3:
+        raise InvalidInputError(f"{path} must hold three points, one per line, but holds {len(rows)}.")
+    return network.plane_through(*rows)
+
+
+def _around(points: NDArray[np.float64]) -> hm.Box:
+    """A square around points, with half their spread on every side."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    middle, reach = (low + high) / 2, float((high - low).max())
+    return hm.Box((middle - reach).tolist(), (middle + reach).tolist())
+
+
+def _domain(box: tuple[Number, Number] | None, whole: bool, polygon: Path | None, d: int) -> Domain:
+    given = {"--box": box, "--whole": whole or None, "--polygon": polygon}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        found = "none of them" if not named else " and ".join(named)
+        raise InvalidInputError(
+            f"one of --box LOW HIGH, --whole and --polygon FILE must say where to look, but {found} did."
+        )
+    if box is not None:
+        return hm.Box.cube(d, *box)
+    return hm.WholeSpace(d) if polygon is None else read_polygon(polygon, d)
 
 
 def read_slice(text: str | None, path: Path | None) -> list[Any] | None:

@@ -14,7 +14,7 @@ import click
 import hardmax as hm
 from hardmax.bounds.large_integers import readable
 from hardmax.cli.inputs import Number
-from hardmax.cli.networks import NUMBER, read_network, read_polygon, read_rules, read_slice
+from hardmax.cli.networks import NUMBER, Place, place_options, read_network, read_rules
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -32,7 +32,6 @@ from hardmax.networks.heads.rules import RULES, TIES
 from hardmax.progress import duration
 
 if TYPE_CHECKING:
-    from hardmax.geometry.domains import Domain
     from hardmax.networks.network import Network
     from hardmax.regions.api import Progress
     from hardmax.regions.result import RegionSet
@@ -40,25 +39,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("network", metavar="NETWORK")
-@click.option("--box", nargs=2, type=NUMBER, metavar="LOW HIGH", help="Look in the cube [LOW, HIGH]^d.")
-@click.option("--whole", is_flag=True, help="Look in the whole space.")
-@click.option(
-    "--polygon",
-    "--polytope",
-    "polygon",
-    type=FILE,
-    metavar="FILE",
-    help="Look in a convex polytope: half-spaces (a, b) with a.x <= b, or a polygon's corners in order.",
-)
-@click.option(
-    "--slice",
-    "slice_text",
-    metavar="ORIGIN:DIRECTION[:...]",
-    help="Cut a wider network to a line, a plane or more, as in 0,0,1:1,0,0:0,1,0.",
-)
-@click.option(
-    "--slice-file", type=FILE, metavar="FILE", help="The same from a file: origin, then directions."
-)
+@place_options
 @click.option("--rule", type=click.Choice(RULES), help="Give all attention this rule.")
 @click.option("--k", type=int, metavar="K", help="With --rule top-k: how many keys win.")
 @click.option("--temperature", type=NUMBER, metavar="T", help="Of the rules sparsemax and relu.")
@@ -94,10 +75,14 @@ if TYPE_CHECKING:
 @click.option("--depths", is_flag=True, help="With --plot: one panel for each depth.")
 @click.option(
     "--colour",
-    type=click.Choice(["map", "region"]),
     default="map",
     show_default=True,
-    help="With --plot: similar colours for similar maps, or different ones for neighbours.",
+    metavar="map|region|cell|class|output[:K]",
+    help="With --plot: similar colours for similar maps; different ones for neighbouring regions, or cells; "
+    "the winning class; the value of output K.",
+)
+@click.option(
+    "--points", type=FILE, metavar="FILE", help="With --plot: draw these points; one more column is a label."
 )
 @output_options
 def regions(
@@ -107,6 +92,7 @@ def regions(
     polygon: Path | None,
     slice_text: str | None,
     slice_file: Path | None,
+    through: Path | None,
     rule: str | None,
     k: int | None,
     temperature: Number | None,
@@ -123,27 +109,30 @@ def regions(
     verify: bool,
     depths: bool,
     colour: str,
+    points: Path | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
 ) -> None:
     """Every cell of a network, exactly: on a line, in the plane, in space.
 
-    NETWORK is a file written by network.save (or a saved RegionSet, which is shown again), or a description
-    as in the examples: random MLPs and transformers, and the sawtooth of Theorem V.7. A cell is the set of
-    inputs with one signature; the table shows its winning keys, how many ReLU units are on, a point inside
-    and its area or volume. Three to six dimensions are split into polyhedra, more are searched by linear
-    programs, which takes long beyond some ten thousand cells.
+    NETWORK is an ONNX file, a file written by network.save (or a saved RegionSet, which is shown again), or a
+    description as in the examples: random MLPs and transformers, and the sawtooth of Theorem V.7. A cell is
+    the set of inputs with one signature; the table shows its winning keys, how many ReLU units are on, a
+    point inside and its area or volume. Three to six dimensions are split into polyhedra, more are searched
+    by linear programs, which takes long beyond some ten thousand cells.
 
     \b
     Examples:
       hardmax regions network.npz --box -4 4 --plot cells.png
+      hardmax regions classifier.onnx --box -4 4 --regions
       hardmax regions mlp:2,64,64,64,1,seed=0 --box -4 4 --count
       hardmax regions mlp:3,16,16,1,seed=0 --box -4 4 --regions --plot open.png
       hardmax regions transformer:n_tokens=50,heads=2,d_ff=64,depth=2,seed=0 --box -4 4 --regions --verify
       hardmax regions transformer:n_tokens=8,heads=1,d_ff=0,depth=1 --box -3 3 --rule top-k --k 2
       hardmax regions sawtooth:d=2,n_tokens=3,teeth=2,depth=1 --box 0 1 --exact --json
       hardmax regions wide.npz --slice 0,0,1:1,0,0:0,1,0 --whole --out cells.npz
+      hardmax regions wide.npz --through images.csv --colour class --plot plane.png
       hardmax regions network.npz --box -8 8 --checkpoint run.npz --time-limit 600
       hardmax regions network.npz --box -8 8 --count --dask tcp://10.0.0.1:8786
     """
@@ -157,6 +146,10 @@ def regions(
         raise InvalidInputError(
             f"--count keeps no cells, so {'--plot' if plot else '--verify'} has none; leave it out."
         )
+    if points is not None and (plot is None or depths or rules is not None):
+        raise InvalidInputError(
+            "--points belongs to --plot with one panel; add --plot FILE and leave out --depths and --rules."
+        )
     if depths and plot is None:
         raise InvalidInputError("--depths belongs to --plot; add --plot FILE.")
     if rules is not None and (plot is None or depths or _given(rule, k, temperature, ties)):
@@ -168,29 +161,29 @@ def regions(
     if stored.kind == "RegionSet":
         if rules or _given(rule, k, temperature, ties):
             raise InvalidInputError(f"{network} is a saved result, whose rules are settled; give a network.")
-        if box or whole or polygon or slice_text or slice_file:
+        if box or whole or polygon or slice_text or slice_file or through:
             raise InvalidInputError(
-                f"{network} is a saved result; it is shown without --box, --whole, --polygon or --slice."
+                f"{network} is a saved result; it is shown without --box, --whole, --polygon, --slice or "
+                "--through."
             )
-        result, others = stored, {}
+        result, others, place = stored, {}, Place(stored.network, stored.domain)
     else:
         if _given(rule, k, temperature, ties):
             stored = stored.with_rule(rule, k=k, temperature=temperature, ties=ties)
-        cut = read_slice(slice_text, slice_file)
-        asked_of = stored if cut is None else stored.restrict(cut[0], cut[1:])
+        place = Place.of(stored, box, whole, polygon, slice_text, slice_file, through)
         ask = hm.enumerate_regions if not count else hm.count_regions if glue else hm.count_cells
         question = partial(
             ask,
-            asked_of,
-            _domain(box, whole, polygon, asked_of.d),
+            place.network,
+            place.domain,
             arithmetic="exact" if exact else "certified",
             max_cells=max_cells,
             time_limit=time_limit,
             n_jobs=jobs,
             checkpoint=checkpoint,
         )
-        others = {name: asked_of.with_rule(**options) for name, options in panels.items()}
-        result = _answer(question, checkpoint, dask)
+        others = {name: place.network.with_rule(**options) for name, options in panels.items()}
+        result = answer(question, checkpoint, dask)
     notes = _notes(result, checkpoint)
     if count:
         save_and_draw(result, out, None)
@@ -202,10 +195,12 @@ def regions(
     checks = _verified(result) if verify else None
     save_and_draw(result, out, None)
     if plot is not None:
-        write_picture(_picture(result, depths, colour, others), plot)
+        write_picture(_picture(result, depths, colour, others, place.read_points(points)), plot)
     report = _report(result, glue, checks)
     if as_json:
-        print_json({**report, **_lists(result, glue), "provenance": result.provenance})
+        where = None if place.plane is None else place.plane.exact_points
+        lists = {**_lists(result, glue), "plane_points": where}
+        print_json({**report, **lists, "provenance": result.provenance})
     else:
         _print(result, report, glue, notes)
 
@@ -218,26 +213,13 @@ def _given(*options: Any) -> bool:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _domain(box: tuple[Number, Number] | None, whole: bool, polygon: Path | None, d: int) -> Domain:
-    given = {"--box": box, "--whole": whole or None, "--polygon": polygon}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        found = "none of them" if not named else " and ".join(named)
-        raise InvalidInputError(
-            f"one of --box LOW HIGH, --whole and --polygon FILE must say where to look, but {found} did."
-        )
-    if box is not None:
-        return hm.Box.cube(d, *box)
-    return hm.WholeSpace(d) if polygon is None else read_polygon(polygon, d)
-
-
 class _Interrupted(click.ClickException):
     """Ctrl-C while the state is kept in a file."""
 
     exit_code = 130
 
 
-def _answer(question: Callable[..., Any], kept: Path | None, dask: str | None) -> Any:
+def answer(question: Callable[..., Any], kept: Path | None = None, dask: str | None = None) -> Any:
     """Enumerate or count, with progress on a terminal; an interrupt says where the state is kept."""
     try:
         with _cluster(dask), _progress() as progress:
@@ -259,7 +241,9 @@ def _cluster(address: str | None) -> Iterator[None]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise MissingExtraError("--dask needs Dask: pip install 'hardmax[dask]'.") from error
+        raise MissingExtraError(
+            "--dask needs Dask, which is not installed; try: pip install distributed."
+        ) from error
     try:
         client = Client(address, timeout=10)
     except (OSError, ValueError) as error:
@@ -349,15 +333,16 @@ def _verified(result: RegionSet) -> dict[str, str]:
     return verification.checks
 
 
-def _picture(result: RegionSet, depths: bool, colour: Any, others: dict[str, Network]) -> Any:
-    from hardmax.plotting.regions import compare_depths, compare_rules, draw_regions
+def _picture(result: RegionSet, depths: bool, colour: str, others: dict[str, Network], data: Any) -> Any:
+    from hardmax.plotting.regions import compare_depths, compare_rules
 
     if others:
         found = {name: hm.enumerate_regions(network, result.domain) for name, network in others.items()}
         return compare_rules(found, colour=colour)
     if depths:
         return compare_depths(result.network, result.domain, colour=colour)
-    return draw_regions(result, colour=colour).figure
+    points, labels = data
+    return result.plot(colour=colour, points=points, labels=labels).figure
 
 
 def _report(result: RegionSet, glue: bool, checks: dict[str, str] | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ never positive nor negative.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import flint
@@ -40,6 +40,7 @@ class Constant:
         self.size = np.abs(self.floats)
         self.off = U if array.rounded else 0.0  # relative
         self._arbs: dict[int, NDArray[Any]] = {}
+        self._matrices: dict[int, flint.arb_mat] = {}
 
     @property
     def arbs(self) -> NDArray[Any]:
@@ -51,6 +52,16 @@ class Constant:
                 values[index] = flint.arb(self.exact.rational(index))
             self._arbs[precision] = values
         return self._arbs[precision]
+
+    @property
+    def matrix(self) -> flint.arb_mat:
+        """The transpose of a matrix, at the precision of the moment; floats need none."""
+        precision = int(flint.ctx.prec) if self.off else 0
+        if precision not in self._matrices:
+            values: Any = self.arbs.T if self.off else self.floats.T
+            rows, columns = values.shape
+            self._matrices[precision] = flint.arb_mat(rows, columns, values.reshape(-1).tolist())
+        return self._matrices[precision]
 
 
 class FloatBalls:
@@ -154,10 +165,24 @@ class FloatBalls:
             rad[i:] += times(size[i], other.rad[:-i]) + times(self.rad[i] + slack[i], other_wide[:-i])
         return type(self)(mid, rad * (1.0 + (2 * n + 2 * orders + 8) * U) + n * orders * TINY)
 
+    def last_convolved(self, other: Self, *, matrix: bool = False) -> Self:
+        """The last coefficient of such a product alone, on a first axis of length one."""
+        orders, n = self.mid.shape[0], self.mid.shape[-1] if matrix else 1
+        times = np.matmul if matrix else np.multiply
+        size, back, back_rad = np.abs(self.mid), other.mid[::-1], other.rad[::-1]
+        wide = self.rad + (n + orders + 4) * U * size
+        mid = times(self.mid, back).sum(axis=0, keepdims=True)
+        rad = (times(size, back_rad) + times(wide, np.abs(back) + back_rad)).sum(axis=0, keepdims=True)
+        return type(self)(mid, rad * (1.0 + (2 * n + 2 * orders + 8) * U) + n * orders * TINY)
+
     def over(self, m: int) -> Self:
         """Divided by a positive integer."""
         mid = self.mid / m
         return type(self)(mid, (self.rad / m + U * np.abs(mid)) * (1.0 + 8 * U) + TINY)
+
+    def radius(self) -> Floats:
+        """The radii."""
+        return self.rad
 
     def magnitude(self) -> Floats:
         """Upper bounds on the absolute values."""
@@ -290,30 +315,43 @@ class ArbBalls:
 
     def affine(self, weights: Constant | None, offsets: Constant | None) -> Self:
         """:math:`Wy + b` of vectors along the last axis."""
-        values = self.arb
-        if weights is not None:
-            values = _product(values, weights.arbs.T)
-        if offsets is not None:
-            values = values + offsets.arbs
-        return type(self)(values)
+        values = self.arb if weights is None else _product(self.arb, weights.matrix)
+        return type(self)(values if offsets is None else values + offsets.arbs)
 
     def convolved(self, other: Self, *, matrix: bool = False) -> Self:
         """Products of power series along the first axis, of entries or of matrices along the last two."""
-        times = np.matmul if matrix else np.multiply
-        found = [
-            sum(times(self.arb[i], other.arb[m - i]) for i in range(m + 1)) for m in range(self.arb.shape[0])
-        ]
-        return type(self)(np.stack(found))
+        if matrix:
+            return type(self)(_matrix_series(self.arb, other.arb))
+        return type(self)(_of_series(lambda f, g: f * g, self.arb, other.arb))
+
+    def last_convolved(self, other: Self, *, matrix: bool = False) -> Self:
+        """The last coefficient of such a product alone, on a first axis of length one."""
+        a, b = self.arb, other.arb[::-1]
+        if not matrix:
+            return type(self)((a * b).sum(axis=0, keepdims=True))
+        # a sum of products of matrices is one product of longer ones
+        a, b = np.concatenate([*a], axis=-1), np.concatenate([*b], axis=-2)
+        return type(self)(_matrix_series(a[None], b[None]))
+
+    def series(self, function: Callable[[flint.arb_series], flint.arb_series]) -> Self:
+        """A function of power series along the first axis, entry by entry; NaN where it has none."""
+        return type(self)(_of_series(function, self.arb))
 
     def over(self, m: int) -> Self:
         """Divided by a positive integer."""
         return type(self)(self.arb / m)
 
-    def magnitude(self) -> NDArray[Any]:
-        """Upper bounds on the absolute values."""
-        return _each(lambda v: v.abs_upper(), self.arb)
+    def radius(self) -> Floats:
+        """The radii, nearly."""
+        return np.array([float(v.rad()) for v in self.arb.reshape(-1).tolist()]).reshape(self.shape)
 
-    def widened(self, by: NDArray[Any]) -> Self:
+    def magnitude(self) -> Floats:
+        """Upper bounds on the absolute values, as floats."""
+        sizes = np.array([float(v.abs_upper()) for v in self.arb.reshape(-1).tolist()]).reshape(self.shape)
+        zero = np.array([v.is_zero() for v in self.arb.reshape(-1).tolist()], dtype=np.bool_)
+        return np.asarray(np.where(zero.reshape(self.shape), 0.0, sizes * (1.0 + 4 * U) + TINY))
+
+    def widened(self, by: Floats) -> Self:
         """Balls with larger radii."""
         by = np.broadcast_to(by, self.arb.shape)
         return type(self)(self.arb + _each(lambda v: flint.arb(0, v), by))
@@ -395,11 +433,44 @@ def _each(function: Any, array: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _product(values: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+def _product(values: NDArray[Any], matrix: flint.arb_mat) -> NDArray[Any]:
     """Rows times a matrix, by flint."""
     rows = values.reshape(-1, values.shape[-1])
-    a = flint.arb_mat(rows.shape[0], rows.shape[1], rows.reshape(-1).tolist())
-    b = flint.arb_mat(weights.shape[0], weights.shape[1], weights.reshape(-1).tolist())
-    found = np.empty(len(rows) * weights.shape[1], dtype=object)
-    found[:] = (a * b).entries()
-    return found.reshape(*values.shape[:-1], weights.shape[1])
+    found = np.empty(len(rows) * matrix.ncols(), dtype=object)
+    found[:] = (flint.arb_mat(*rows.shape, rows.reshape(-1).tolist()) * matrix).entries()
+    return found.reshape(*values.shape[:-1], matrix.ncols())
+
+
+def _of_series(function: Callable[..., flint.arb_series], *arrays: NDArray[Any]) -> NDArray[Any]:
+    """A function of power series along the first axis of arrays, entry by entry."""
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    n = shape[0]
+    columns = [np.broadcast_to(array, shape).reshape(n, -1).T.tolist() for array in arrays]
+    found = np.full((len(columns[0]), n), flint.arb(0), dtype=object)
+    cap = flint.ctx.cap
+    flint.ctx.cap = n  # series are cut there
+    try:
+        for i, rows in enumerate(zip(*columns, strict=True)):
+            try:
+                coefficients = function(*(flint.arb_series(row, n) for row in rows)).coeffs()
+            except (ValueError, ZeroDivisionError):  # a quotient whose divisor may be zero
+                coefficients = [flint.arb("nan")] * n
+            found[i, : len(coefficients)] = coefficients
+    finally:
+        flint.ctx.cap = cap
+    return found.T.reshape(shape)
+
+
+def _matrix_series(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Products of series of matrices: each coefficient of the one with all that it meets of the other."""
+    n, p, q, r = len(a), a.shape[-2], a.shape[-1], b.shape[-1]
+    batch = np.broadcast_shapes(a.shape[1:-2], b.shape[1:-2])
+    left = np.broadcast_to(a, (n, *batch, p, q))
+    right = np.moveaxis(np.broadcast_to(b, (n, *batch, q, r)), 0, -2)  # (*batch, q, n, r)
+    found = np.full((*batch, p, n, r), flint.arb(0), dtype=object)
+    for index in np.ndindex(*batch):
+        for i in range(n):
+            met = right[index][:, : n - i].reshape(q, -1)
+            product = _product(left[(i, *index)], flint.arb_mat(*met.shape, met.reshape(-1).tolist()))
+            found[index][:, i:] += product.reshape(p, n - i, r)
+    return np.moveaxis(found, -2, 0)

@@ -22,8 +22,11 @@ def pair_of(array: ExactArray) -> tuple[Floats, Floats]:
     high = np.array(array.floats)
     low = np.zeros_like(high)
     if array.fractions is not None:
-        for index, value in np.ndenumerate(array.fractions):
-            low[index] = float(value - type(value)(float(high[index])))
+        rests = []
+        for value, nearest in zip(array.fractions.ravel().tolist(), high.ravel().tolist(), strict=True):
+            (p, q), (a, b) = value.as_integer_ratio(), nearest.as_integer_ratio()
+            rests.append((p * b - a * q) / (q * b))  # a quotient of integers is rounded once
+        low.ravel()[:] = rests
     return high, low
 
 

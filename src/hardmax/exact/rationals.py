@@ -250,7 +250,7 @@ def _from_objects(array: NDArray[Any], name: str) -> ExactArray:
                 f"{name} must fit into float64, but holds about 1e{_log10(fraction)} at index {index}."
             ) from None
         fractions[index], floats[index] = fraction, nearest
-        exact = exact and Fraction(nearest) == fraction
+        exact = exact and nearest.as_integer_ratio() == (fraction.numerator, fraction.denominator)
     return ExactArray(floats, None if exact else fractions)
 
 

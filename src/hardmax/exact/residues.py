@@ -26,7 +26,7 @@ def common_denominator(array: ExactArray) -> int:
     4
     """
     if array.fractions is not None:
-        return lcm(*(int(value.denominator) for value in array.fractions.ravel().tolist()))
+        return lcm(*{int(value.denominator) for value in array.fractions.ravel().tolist()})
     return 1 << max(-grain(array.floats), 0)
 
 
@@ -55,7 +55,13 @@ class Residues:
     """
 
     def __init__(self, array: ExactArray) -> None:
-        self._fractions = None if array.fractions is None else array.fractions.ravel().tolist()
+        self._numerators: list[int] | None = None
+        if array.fractions is not None:
+            ratios = [value.as_integer_ratio() for value in array.fractions.ravel().tolist()]
+            self._numerators = [numerator for numerator, _ in ratios]
+            self._denominators: dict[int, int] = {}  # numbered
+            number = [self._denominators.setdefault(q, len(self._denominators)) for _, q in ratios]
+            self._denominator = np.array(number, dtype=np.int64)
         values, self._value = np.unique(array.floats.ravel(), return_inverse=True)  # quantised ones are few
         mantissas, exponents = np.frexp(values)
         self._digits = np.ldexp(mantissas, 53).astype(np.int64)
@@ -63,9 +69,10 @@ class Residues:
 
     def modulo(self, prime: int) -> NDArray[np.int64]:
         r"""Every entry modulo a prime below :math:`2^{31}` that divides no denominator, flat."""
-        if self._fractions is not None:
-            values = [v.numerator * pow(v.denominator, -1, prime) % prime for v in self._fractions]
-            return np.array(values, dtype=np.int64)
+        if self._numerators is not None:
+            inverses = np.array([pow(q, -1, prime) for q in self._denominators], dtype=np.int64)
+            values = np.array([value % prime for value in self._numerators], dtype=np.int64)
+            return np.asarray(values * inverses[self._denominator] % prime)
         scales = np.array([pow(2, int(e), prime) for e in self._powers], dtype=np.int64)
         return np.asarray((self._digits % prime * scales[self._place] % prime)[self._value])
 

@@ -62,6 +62,15 @@ _FUNCTIONS: dict[str, tuple[Series, int, bool]] = {
 }
 
 
+def series_of(name: str) -> Series:
+    """A function of power series with balls as coefficients.
+
+    >>> series_of("silu")(flint.arb_series([0, 1], 2))
+    0.500000000000000*x + O(x^2)
+    """
+    return _FUNCTIONS[name][0]
+
+
 @dataclass(frozen=True, eq=False)
 class SmoothFunction:
     """A tabulated function.

@@ -129,7 +129,7 @@ class InformationFlow(Result):
 
     @property
     def largest(self) -> int:
-        """M = max |I(t, l)| over all tokens, layers and inputs."""
+        """:math:`M = \\max |I(t, l)|` over all tokens, layers and inputs."""
         return int(max(self.sizes.tokens.max(initial=0), self.sizes.cls.max(initial=0)))
 
     @property

@@ -3,6 +3,7 @@ from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram as OrderKDi
 from hardmax.geometry.diagrams.power_diagrams import PowerDiagram as PowerDiagram
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram as attention_diagram
 from hardmax.geometry.diagrams.power_diagrams import power_diagram as power_diagram
+from hardmax.geometry.diagrams.voronoi_views import VoronoiView as VoronoiView
 from hardmax.geometry.domains import Box as Box
 from hardmax.geometry.domains import Polytope as Polytope
 from hardmax.geometry.domains import WholeSpace as WholeSpace

@@ -13,4 +13,6 @@ from hardmax.models.influence.influence_report import InfluenceReport as Influen
 from hardmax.models.influence.interventions import measure_influence as measure_influence
 from hardmax.models.influence.routing_flow import TokenFlow as TokenFlow
 from hardmax.models.influence.routing_flow import token_flow as token_flow
+from hardmax.models.reading.encoders import encoder_transformer as encoder_transformer
+from hardmax.models.reading.encoders import token_embeddings as token_embeddings
 from hardmax.models.report.report import ModelReport as ModelReport

@@ -7,6 +7,7 @@ from hardmax.networks.heads.experts import MixtureOfExperts as MixtureOfExperts
 from hardmax.networks.network import Network as Network
 from hardmax.networks.norms import LayerNorm as LayerNorm
 from hardmax.networks.norms import RMSNorm as RMSNorm
+from hardmax.networks.planes import PlaneThrough as PlaneThrough
 from hardmax.networks.self_attention import SelfAttention as SelfAttention
 from hardmax.networks.signatures import Signature as Signature
 from hardmax.networks.smooth import SmoothFeedForward as SmoothFeedForward

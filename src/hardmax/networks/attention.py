@@ -27,6 +27,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Any, ClassVar, Self
 
 import flint
@@ -63,6 +64,7 @@ from hardmax.networks.layers import (
     mean_rows,
     near_rows,
 )
+from hardmax.networks.reading.torch_weights import array_of, head_matrices
 
 Floats = NDArray[np.float64]
 
@@ -368,6 +370,62 @@ class Attention(HeadBlock):
         )
         return cls(
             scores, biases, outputs, rule=rule, k=k, temperature=temperature, ties=ties, mask=mask, skip=skip
+        )
+
+    @classmethod
+    def from_torch(
+        cls,
+        module: Any,
+        context: ArrayLike,
+        *,
+        rule: str = "hardmax",
+        k: int | None = None,
+        temperature: ArrayLike | None = None,
+        ties: str = "mean",
+        mask: ArrayLike | None = None,
+        skip: bool = False,
+    ) -> Attention:
+        r"""A torch ``nn.MultiheadAttention`` whose context is held fixed.
+
+        Keys and values are those of the context, and the query varies: at temperature
+        :math:`\sqrt{d_{head}}` and rule "softmax" this is ``module(x, context, context)`` for one query x.
+
+        Parameters
+        ----------
+        module : nn.MultiheadAttention
+            Read by duck typing; torch is not imported.
+        context : (N, kdim) array_like
+            The tokens that are attended to.
+        rule, k, ties, mask
+            As in :class:`Attention`.
+        temperature : number or (H,) array_like, optional
+            Of the scores :math:`k \cdot q`, which are not divided by :math:`\sqrt{d_{head}}`. With the rules
+            "softmax" and "sparsemax" that root, rounded to float64, is the default.
+        skip : bool, default False
+            Whether the query is added, as a transformer does around the module.
+
+        Returns
+        -------
+        Attention
+            Nothing is rounded: scores and outputs keep the module's matrices as factors.
+
+        Raises
+        ------
+        UnsupportedNetworkError
+            If the module has options that are not read, naming all of them.
+        """
+        matrices = head_matrices(module)
+        if temperature is None and rule in ("softmax", "sparsemax"):
+            temperature = sqrt(module.head_dim)
+        return cls.from_weights(
+            array_of(context),
+            **matrices,
+            rule=rule,
+            k=k,
+            temperature=temperature,
+            ties=ties,
+            mask=mask,
+            skip=skip,
         )
 
     def forward(self, points: Floats, temperature: float = 0.0) -> Floats:

@@ -31,7 +31,6 @@ In :class:`~hardmax.regions.engine.program.Program` its row says ``KIND = WALL``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -191,7 +190,9 @@ class ArgmaxLayer(_AnyLayer):
     skip: bool
     first_head: int
     mean: bool = True  # whether keys that tie on a cell share; otherwise the first of them wins
-    near: list[list[int]] | None = None  # the rows that can have a wall with each row, if others cannot
+    near: list[list[int] | None] | None = (
+        None  # the rows that can have a wall with each row, if others cannot
+    )
 
     def winners(self, routings: NDArray[np.int32]) -> NDArray[np.int64]:
         """The rows of the keys that a cell's routings mean, one per head."""
@@ -414,28 +415,42 @@ def decided_keys(
 
 def equal_scores(scores: ExactArray, biases: ExactArray, present: NDArray[np.int64]) -> list[list[int]]:
     """Rows with the same exact score, grouped; groups and their members in the order of ``present``."""
-    if scores.fractions is None and biases.fractions is None:
-        table = np.column_stack([scores.floats[present], biases.floats[present]]) + 0.0
-        keys: Sequence[object] = [row.tobytes() for row in table]
-    else:
-        rows, offsets = fractions_of(scores.take(present)), fractions_of(biases.take(present))
-        keys = [(*row, offset) for row, offset in zip(rows, offsets, strict=True)]
+    table = np.column_stack([scores.floats[present], biases.floats[present]]) + 0.0
     groups: dict[object, list[int]] = {}
-    for row, key in zip(present.tolist(), keys, strict=True):
-        groups.setdefault(key, []).append(row)
-    return list(groups.values())
+    for row, floats in zip(present.tolist(), table, strict=True):
+        groups.setdefault(floats.tobytes(), []).append(row)
+    if (scores.fractions is None and biases.fractions is None) or len(groups) == len(present):
+        return list(groups.values())
+    found: dict[object, list[int]] = {}
+    for floats, group in groups.items():  # equal scores have equal floats
+        rows, offsets = fractions_of(scores.take(group)), fractions_of(biases.take(group))
+        for row, slopes, offset in zip(group, rows, offsets, strict=True):
+            found.setdefault((floats, *slopes, offset) if len(group) > 1 else floats, []).append(row)
+    place = {row: i for i, row in enumerate(present.tolist())}
+    return sorted(found.values(), key=lambda group: place[group[0]])
 
 
-def near_rows(groups: list[list[int]], n_tokens: int, near: list[list[list[int]]] | None) -> Any:
-    """Which rows of a layer are near each row, from lists of keys, head by head and key by key."""
+def near_rows(
+    groups: list[list[int]], n_tokens: int, near: list[list[list[int]] | None] | None
+) -> list[list[int] | None] | None:
+    """Which rows of a layer are near each row, from lists of keys, head by head and key by key.
+
+    ``None`` for a row that must be compared with all: where keys that are near coincide, what lies beyond
+    their wall may be a key that is not near.
+    """
     if near is None:
         return None
     row_of = {member: row for row, group in enumerate(groups) for member in group}
-    found = []
-    for row, group in enumerate(groups):
-        members = [divmod(member, n_tokens) for member in group]
-        others = {row_of.get(h * n_tokens + j, row) for h, key in members for j in near[h][key]}
-        found.append(sorted(others - {row}))
+    found: list[list[int] | None] = []
+    for group in groups:
+        h, key = divmod(group[0], n_tokens)
+        lists = near[h]
+        if len(group) > 1 or lists is None:
+            found.append(None)
+            continue
+        others = [row_of.get(h * n_tokens + j, -1) for j in lists[key]]
+        single = all(other >= 0 and len(groups[other]) == 1 for other in others)
+        found.append(sorted(others) if single else None)
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,8 +22,11 @@ from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks import affine_maps, random_networks
 from hardmax.networks.block import checked_temperature, many, points_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, block_of
+from hardmax.networks.planes import PlaneThrough, plane_through
+from hardmax.networks.reading.onnx_files import read_onnx
+from hardmax.networks.reading.torch_attention import AttentionOptions
+from hardmax.networks.reading.torch_modules import read_module
 from hardmax.networks.signatures import Signature, pack_bits
-from hardmax.networks.torch_modules import blocks_of_module
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -283,6 +287,29 @@ class Network(Result):
         slice_map: Any = (u.transposed, o)
         return Network((Affine(*slice_map), *self.blocks), self.description)
 
+    def plane_through(self, a: ArrayLike, b: ArrayLike, c: ArrayLike) -> PlaneThrough:
+        """The network on the plane through three points, and where they lie in it; nothing is rounded.
+
+        Parameters
+        ----------
+        a, b, c : (d,) array_like
+            Three points that are not on one line, such as three images.
+
+        Returns
+        -------
+        PlaneThrough
+            With ``network``, which has two inputs, and ``points``, the coordinates of the three points. The
+            coordinates are those of an orthogonal frame: lengths in the plane are lengths in space.
+
+        Examples
+        --------
+        >>> net = Network.random_mlp([5, 8, 3], 0)
+        >>> plane = net.plane_through([0, 0, 0, 0, 0], [0, 0, 0, 0, 2], [0, 3, 0, 0, 1])
+        >>> plane
+        <PlaneThrough: <Network: 2 -> 3, 2 blocks, 8 units>, points at (0, 0), (2, 0), (1, 3)>
+        """
+        return plane_through(self, a, b, c)
+
     def truncate(self, n_blocks: int) -> Network:
         """The first blocks only, to see what each depth adds.
 
@@ -365,18 +392,47 @@ class Network(Result):
         return cls((first, *(FeedForward(None, None, w, b, slope=slope) for w, b in pairs[2:])))
 
     @classmethod
-    def from_torch(cls, module: Any) -> Self:
-        """A torch ``Sequential`` of ``Linear``, ``ReLU``, ``LeakyReLU``, ``PReLU`` and ``MaxPool1d``.
+    def from_torch(
+        cls,
+        module: Any,
+        *,
+        input_shape: Sequence[int] | int | None = None,
+        context: ArrayLike | None = None,
+        rule: str = "hardmax",
+        k: int | None = None,
+        temperature: ArrayLike | None = None,
+        ties: str = "mean",
+        mask: ArrayLike | None = None,
+    ) -> Self:
+        """A torch module in evaluation mode, exactly.
 
-        Read by duck typing: what counts is the name of a module's class and its numbers. ``MaxPool1d`` pools
-        the coordinates of each point, as torch does with a matrix whose rows are points.
-        ``Sequential`` may be nested; ``Identity``, ``Flatten`` (points are rows already) and, in evaluation
-        mode, ``Dropout`` are passed over.
+        Modules that torch defines are read by their attributes; any other module is traced by ``torch.fx``,
+        so nested modules, residual sums, concatenations and functions are read, too. torch is not imported
+        unless the module is one of torch's. The page :doc:`/your-network` lists what is read.
+
+        Parameters
+        ----------
+        module : torch module
+        input_shape : sequence of int, optional
+            The shape of one point, without the batch axis, where the module does not tell it. A point of the
+            network is the flattened tensor.
+        context : (N, d) array_like, optional
+            The tokens that ``nn.MultiheadAttention`` or ``nn.TransformerEncoderLayer`` attends to; they stay
+            fixed.
+        rule, k, temperature, ties, mask : optional
+            Of attention, as in :meth:`Attention.from_torch`.
+
+        Returns
+        -------
+        Network
+            Nothing is rounded but one factor per channel of a batch normalisation. A final Softmax,
+            LogSoftmax or Sigmoid is dropped, because it does not change which output is the largest.
+            ``description`` says both.
 
         Raises
         ------
-        InvalidInputError
-            Naming every module that is something else.
+        UnsupportedNetworkError
+            Naming everything that is not read.
 
         Examples
         --------
@@ -385,7 +441,34 @@ class Network(Result):
         >>> Network.from_torch(Linear())([2.0, 1.0])
         array([1.5])
         """
-        return cls(blocks_of_module(module), {"made_by": "Network.from_torch"})
+        options = None
+        if context is not None:
+            options = AttentionOptions(context, rule, k, temperature, ties, mask)
+        return cls(*read_module(module, input_shape, options))
+
+    @classmethod
+    def from_onnx(cls, path: str | Path) -> Self:
+        """The network in an ONNX file, exactly: its numbers are those of the file, and nothing is rounded.
+
+        Needs the package ``onnx``. Graphs may have branches; the operators that are read are listed in
+        ``docs/your-network.md``. A first axis without a fixed length, the batch, counts as one long, and
+        input and output are flattened. A final softmax or sigmoid, which does not move the argmax, is left
+        out; the ``description`` says so.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Raises
+        ------
+        MissingExtraError
+            Without the package ``onnx``.
+        FileFormatError
+            If the file is no ONNX file, is damaged or too large.
+        UnsupportedNetworkError
+            Naming everything in it that is not read.
+        """
+        return cls(*read_onnx(path))
 
     @classmethod
     def random(

@@ -16,7 +16,7 @@ try:
     import matplotlib  # noqa: F401 (every module below needs it; its absence is explained here, once)
 except ImportError as error:
     raise MissingExtraError(
-        "pictures need matplotlib, which is not installed; try: pip install 'hardmax[plot]'."
+        "pictures need matplotlib, which is not installed; try: pip install matplotlib."
     ) from error
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _IN_A_BOX = {
     "CommonRefinement": "diagrams.draw_refinement",
     "Hypersurface": "diagrams.draw_hypersurface",
     "RegionSet": "regions.draw_regions",
+    "DecisionBoundary": "regions.draw_boundary",
 }
 _WHOLE = {
     "MinkowskiVertices": ("polytopes.draw_sum", "a Minkowski sum"),

@@ -18,6 +18,8 @@ _GROUND = "#B9C7D3"  # white lines show on it
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "wall": ("wall: a routing changes", {"color": INK, "linewidth": 1.6}),
     "fold": ("fold: a ReLU switches", {"color": "white", "linewidth": 1.6}),
+    "boundary": ("decision boundary", {"color": INK, "linewidth": 2.6}),
+    "jump": ("... where outputs jump", {"color": "white", "linewidth": 1.4, "linestyle": (0, (1, 1.5))}),
     "seam": ("same map on both sides", {"color": "white", "linewidth": 1.6, "linestyle": (0, (1, 1.5))}),
 }
 
@@ -61,7 +63,7 @@ def counted(result: RegionSet) -> str:
     return f"{cells}, {number_of(result.n_regions, 'region')}" if result.complete else f"{cells} so far"
 
 
-def explain(figure: Any, drawn: Iterable[str], curves: Iterable[Line2D] = ()) -> None:
+def explain(figure: Any, drawn: Iterable[str], curves: Iterable[Any] = ()) -> None:
     """Write below a figure what its lines mean; ``drawn`` names the kinds that occur."""
     handles = [
         *curves,

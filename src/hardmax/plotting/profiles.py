@@ -7,6 +7,7 @@ behind the curves, walls dark and folds light, the thinner the more there are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from matplotlib.patheffects import Normal, Stroke
 from numpy.typing import NDArray
 
 from hardmax.plotting.captions import axis_names, counted, explain
-from hardmax.plotting.region_shapes import MANY, line_kinds, line_look, map_colours
+from hardmax.plotting.region_shapes import MANY, cell_colours, line_kinds, line_look
 from hardmax.plotting.style import INK, LINES, given_or_new, size_in_points, styled
 
 if TYPE_CHECKING:
@@ -39,7 +40,14 @@ _SPACE = 0.25  # share of the space between two breakpoints that their lines may
 
 
 def draw_profile(
-    result: RegionSet, *, ax: Axes | None, box: Box, title: str | None = None, legend: bool = True
+    result: RegionSet,
+    *,
+    ax: Axes | None,
+    box: Box,
+    colour: str = "map",
+    title: str | None = None,
+    legend: bool = True,
+    handles: Sequence[Any] = (),
 ) -> Axes:
     """Draw a network on the line: its graph, over bands for its cells.
 
@@ -49,10 +57,14 @@ def draw_profile(
         Cells on the line.
     box : Box
         The interval that is shown.
+    colour : {"map", "region", "cell", "class"}
+        By what cells are coloured; of colour "class" are cells that are cut by class.
     title : str, optional
         By default the numbers of cells and regions.
     legend : bool
         Whether to explain the lines.
+    handles : sequence
+        What the legend says first.
 
     Examples
     --------
@@ -78,17 +90,18 @@ def draw_profile(
         corners: Any = np.empty((len(order), 4, 2))
         corners[:, :, 0] = shown[:, [0, 1, 1, 0]]
         corners[:, :, 1] = [bottom, bottom, top, top]
-        colours = map_colours(result, box, np.maximum(np.diff(np.clip(ends, left, right))[:, 0], 0.0))[order]
+        lengths = np.maximum(np.diff(np.clip(ends, left, right))[:, 0], 0.0)
+        colours = cell_colours(result, box, lengths, colour)[order]
         ax.add_collection(
             PolyCollection(corners, facecolors=colours, edgecolors=colours, linewidths=0.3, rasterized=many),
             autolim=False,
         )
-        drawn = _draw_breaks(ax, result, ends, (left, right), (bottom, top), many)
+        drawn = _draw_breaks(ax, result, ends, (left, right), (bottom, top), colour == "class")
         curves = _draw_curves(ax, shown, values)
         ax.set(xlim=(left, right), ylim=(bottom, top), xlabel=axis_names(result.network)[0], ylabel="$f(x)$")
         ax.set_title(title if title is not None else counted(result))
         if legend:
-            explain(ax.figure, drawn, curves)
+            explain(ax.figure, drawn, [*handles, *curves])
     return ax
 
 
@@ -113,15 +126,15 @@ def _draw_breaks(
     ends: Floats,
     interval: tuple[float, float],
     height: tuple[float, float],
-    many: bool,
+    by_class: bool,
 ) -> set[str]:
     pairs = result.adjacency
     at = np.minimum(ends[pairs[:, 0], 1], ends[pairs[:, 1], 1])
     room = np.minimum(*np.diff(ends, axis=1)[:, 0][pairs].T) / (interval[1] - interval[0])
     widths = _ROOM * size_in_points(ax)[0] * room
-    kinds = line_kinds(result, result.region_of_cell)
+    kinds, many = line_kinds(result, result.region_of_cell, by_class=by_class), result.n_cells > MANY
     for kind, chosen in kinds.items():
-        shown = np.flatnonzero(chosen & (widths.round(2) > 0.05))
+        shown = np.flatnonzero(chosen & ((widths.round(2) > 0.05) | (kind == "boundary")))
         segments: Any = np.empty((len(shown), 2, 2))
         segments[:, :, 0] = at[shown, None]
         segments[:, :, 1] = height

@@ -22,6 +22,7 @@ from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Box
+from hardmax.plotting.classes import Palette
 from hardmax.plotting.diagrams import clipped
 from hardmax.plotting.style import FILLS, INK, different_neighbours
 from hardmax.regions.cells import DOMAIN_SIDE, Cells, encode_wall
@@ -44,6 +45,7 @@ _LAYER_AT = encode_wall(1, 0).bit_length() - 1  # where the code of a line keeps
 _FAR = 20.0  # polygons that reach further than this many box widths are cut off
 _SHARE = {"wall": 0.2, "fold": 0.1}  # of the room around a line that it may take
 _THINNEST = 0.09  # points; thinner lines are not drawn
+_BOUNDARY = 2.2  # points, of decision boundaries
 _SIZES = (4, 6, 10, 24)  # polygons are drawn from arrays; up to so many corners fit into one
 
 _LIGHTNESS, _CHROMA = 0.82, 0.073  # calm enough for black and white lines on top
@@ -214,19 +216,28 @@ class Shapes:
         return found
 
 
-def line_kinds(result: RegionSet, region: Integers) -> dict[str, NDArray[np.bool_]]:
+def line_kinds(
+    result: RegionSet, region: Integers, *, by_class: bool = False
+) -> dict[str, NDArray[np.bool_]]:
     """Which lines between cells are folds, which are walls, and which lie inside a region (in this order).
 
-    ``region`` says which region each cell belongs to; -1 where that is not known.
+    ``region`` says which region each cell belongs to; -1 where that is not known. Of cells that are cut
+    ``by_class``, lines between two classes come last.
     """
     both = region[result.adjacency]
     seams = (both[:, 0] == both[:, 1]) & (both[:, 0] >= 0)
     walls = result.adjacency_kind == 1
-    return {"fold": ~walls & ~seams, "wall": walls & ~seams, "seam": seams}
+    kinds = {"fold": ~walls & ~seams, "wall": walls & ~seams, "seam": seams}
+    if by_class:
+        i, j = result.routings[result.adjacency, -1].T
+        kinds = {kind: chosen & (i == j) for kind, chosen in kinds.items()} | {"boundary": i != j}
+    return kinds
 
 
 def line_look(kind: str, room: Floats, wall: float, fold: float) -> dict[str, Any]:
     """How lines of a kind are drawn: as wide as there is room, but no wider than walls or folds are."""
+    if kind == "boundary":  # what the picture is about: as wide everywhere
+        return {"colors": INK, "linewidths": _BOUNDARY}
     return {
         "colors": INK if kind == "wall" else "white",
         "linewidths": np.minimum(room, wall if kind == "wall" else fold).round(2),
@@ -269,6 +280,16 @@ def _differ(bits: NDArray[np.uint64], first: int, last: int) -> NDArray[np.bool_
         mask = np.uint64(((1 << high) - 1) & ~((1 << low) - 1))
         found |= (bits[1:, word] ^ bits[:-1, word]) & mask != 0
     return found
+
+
+def cell_colours(result: RegionSet, box: Box, areas: Floats, colour: str) -> Floats:
+    """One colour (red, green, blue) per cell, by map, region, cell or class."""
+    if colour == "map":
+        return map_colours(result, box, areas)
+    if colour == "class":
+        classes = result.routings[:, -1].astype(np.int64)
+        return Palette(classes, result.plain.blocks[-1].n_tokens).areas(classes)
+    return region_colours(result, result.region_of_cell if colour == "region" else np.arange(result.n_cells))
 
 
 def map_colours(result: RegionSet, box: Box, areas: Floats) -> Floats:
@@ -331,21 +352,20 @@ def _rgb(lightness: Floats, a: Floats, b: Floats) -> Floats:
     return np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
 
 
-def region_colours(result: RegionSet) -> Floats:
+def region_colours(result: RegionSet, region: Integers) -> Floats:
     """One colour (red, green, blue) per cell: one per region, neighbouring regions in different ones.
 
     Examples
     --------
     >>> import hardmax as hm
     >>> found = hm.enumerate_regions(hm.Network.random_mlp([2, 3, 1], 0), hm.Box.cube(2, -4, 4))
-    >>> colours = region_colours(found)
+    >>> colours = region_colours(found, found.region_of_cell)
     >>> all((colours[i] != colours[j]).any() for i, j in found.adjacency)
     True
     """
     palette = np.array([to_rgb(fill) for fill in _FILLS])
     palette = palette + _SOFT * (1.0 - palette)
-    region = result.region_of_cell
     pairs = np.unique(region[result.adjacency], axis=0)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    chosen = different_neighbours(result.n_regions, pairs, len(palette))
+    chosen = different_neighbours(int(region.max(initial=-1)) + 1, pairs, len(palette))
     return palette[np.array(chosen, dtype=np.int64)[region]]

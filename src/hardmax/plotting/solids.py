@@ -8,6 +8,7 @@ and lines are those of the plane: black walls, white folds, thinner where there 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,9 @@ from hardmax.plotting.region_shapes import (
     MANY,
     Shapes,
     box_shown,
+    cell_colours,
     line_kinds,
     line_look,
-    map_colours,
-    region_colours,
 )
 from hardmax.plotting.style import INK, new_figure, size_in_points, styled, towards_eye
 from hardmax.regions.api import enumerate_regions
@@ -54,6 +54,7 @@ def draw_solid(
     colour: str = "map",
     title: str | None = None,
     legend: bool | None = None,
+    handles: Sequence[Any] = (),
 ) -> Axes:
     """Draw cells in space: the box cut open and, in a new figure, parallel slices beside it.
 
@@ -64,7 +65,10 @@ def draw_solid(
     ax : matplotlib Axes, optional
         Where to draw, with ``projection="3d"``; a new figure with two panels otherwise.
     box, colour, title, legend
-        As in :func:`~hardmax.plotting.regions.draw_regions`.
+        As in :func:`~hardmax.plotting.regions.draw_regions`; of colour "class" are cells that are cut by
+        class.
+    handles : sequence
+        What the legend says first.
 
     Examples
     --------
@@ -75,7 +79,7 @@ def draw_solid(
     ('2 cells, 2 regions', 2)
     """
     shown = box_shown(result) if box is None else box
-    colours = _colours(result, shown, colour)
+    colours, by_class = _colours(result, shown, colour), colour == "class"
     legend = ax is None if legend is None else legend
     words = counted(result) if title is None else title
     with styled():
@@ -88,12 +92,12 @@ def draw_solid(
                 'ax must have projection="3d" for cells in space, but is flat; try '
                 'figure.add_subplot(projection="3d").'
             )
-        drawn = _draw(ax, result, shown, colours, _open_faces(result, shown), words)
+        drawn = _draw(ax, result, shown, colours, _open_faces(result, shown), words, by_class)
         if beside is not None:
             slices = f"slices across {axis_names(result.network)[2]}"
-            drawn |= _draw(beside, result, shown, colours, _layers(shown, _SLICES), slices)
+            drawn |= _draw(beside, result, shown, colours, _layers(shown, _SLICES), slices, by_class)
         if legend:
-            explain(ax.figure, drawn)
+            explain(ax.figure, drawn, handles)
     return ax
 
 
@@ -175,13 +179,19 @@ def _layers(box: Box, n: int) -> list[_Face]:
 
 
 def _colours(result: RegionSet, box: Box, colour: str) -> Floats:
-    if colour == "region":
-        return region_colours(result)
     volumes = np.clip(np.nan_to_num(result.volumes, posinf=box.volume), 0.0, box.volume)
-    return map_colours(result, box, volumes)
+    return cell_colours(result, box, volumes, colour)
 
 
-def _draw(ax: Any, result: RegionSet, box: Box, colours: Floats, faces: list[_Face], title: str) -> set[str]:
+def _draw(
+    ax: Any,
+    result: RegionSet,
+    box: Box,
+    colours: Floats,
+    faces: list[_Face],
+    title: str,
+    by_class: bool = False,
+) -> set[str]:
     """Draw sections into axes; returns which kinds of lines there are."""
     low, high = box.low.floats, box.high.floats
     ax.set_proj_type("ortho")
@@ -203,7 +213,7 @@ def _draw(ax: Any, result: RegionSet, box: Box, colours: Floats, faces: list[_Fa
     for order, face in enumerate(sorted(faces, key=lambda f: float(f.middle() @ eye))):
         section = _section(result, face)
         if section is not None:
-            drawn |= _draw_section(ax, result, section, face, colours, 3 * order, box)
+            drawn |= _draw_section(ax, result, section, face, colours, 3 * order, box, by_class)
             if not isinstance(result.domain, Polytope):
                 outline: Any = [face.outline()]
                 # an open box covers nothing of itself; slices cover each other
@@ -236,7 +246,14 @@ def _section(result: RegionSet, face: _Face) -> RegionSet | None:
 
 
 def _draw_section(
-    ax: Any, result: RegionSet, section: RegionSet, face: _Face, colours: Floats, zorder: int, box: Box
+    ax: Any,
+    result: RegionSet,
+    section: RegionSet,
+    face: _Face,
+    colours: Floats,
+    zorder: int,
+    box: Box,
+    by_class: bool,
 ) -> set[str]:
     """Areas and lines of one section."""
     within = Box(list(face.low), list(face.high))
@@ -260,9 +277,10 @@ def _draw_section(
     segments, layers = shapes.contacts()
     diagonal = float(np.linalg.norm(box.high.floats - box.low.floats))
     widths = shapes.widths(layers, _SOFTER * min(size_in_points(ax)) / diagonal)
-    kinds = line_kinds(section, np.where(cell >= 0, result.region_of_cell[np.maximum(cell, 0)], -1))
+    region = np.where(cell >= 0, result.region_of_cell[np.maximum(cell, 0)], -1)
+    kinds = line_kinds(section, region, by_class=by_class)
     for kind, chosen in kinds.items():
-        shown = np.flatnonzero(chosen & (widths > 0.0))
+        shown = np.flatnonzero(chosen & ((widths > 0.0) | (kind == "boundary")))
         if len(shown):
             lines: Any = face.in_space(segments[shown])
             ax.add_collection3d(

@@ -1,6 +1,10 @@
 from hardmax.regions.api import count_cells as count_cells
 from hardmax.regions.api import count_regions as count_regions
 from hardmax.regions.api import enumerate_regions as enumerate_regions
+from hardmax.regions.decisions.boundary import BoundaryPiece as BoundaryPiece
+from hardmax.regions.decisions.boundary import DecisionBoundary as DecisionBoundary
+from hardmax.regions.decisions.boundary import decision_boundary as decision_boundary
+from hardmax.regions.decisions.distance import DecisionDistance as DecisionDistance
 from hardmax.regions.enclosures.normed_plane import NormedDiagram as NormedDiagram
 from hardmax.regions.enclosures.normed_plane import normed_diagram as normed_diagram
 from hardmax.regions.enclosures.normed_routing import routing_network as routing_network

@@ -22,6 +22,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.networks.heads.key_sets import Listed
 from hardmax.networks.network import Network
+from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.progress import Progress as Progress
 from hardmax.progress import shown
 from hardmax.regions.cells import Cells, Table
@@ -38,7 +39,7 @@ _ARITHMETICS = ("certified", "exact", "float")
 
 
 def enumerate_regions(
-    network: Network,
+    network: NetworkLike,
     domain: Domain,
     *,
     arithmetic: str = "certified",
@@ -54,7 +55,7 @@ def enumerate_regions(
 
     Parameters
     ----------
-    network : Network
+    network : Network, torch module, or path of an ONNX file or a saved network
         With inputs of any dimension; many cells are within reach up to about six, and
         ``network.restrict(origin, directions)`` cuts any other to a slice.
     domain : Box, Polytope or WholeSpace
@@ -101,7 +102,7 @@ def enumerate_regions(
 
 
 def count_cells(
-    network: Network,
+    network: NetworkLike,
     domain: Domain,
     *,
     arithmetic: str = "certified",
@@ -149,7 +150,7 @@ def count_cells(
 
 
 def count_regions(
-    network: Network,
+    network: NetworkLike,
     domain: Domain,
     *,
     arithmetic: str = "certified",
@@ -180,11 +181,10 @@ def count_regions(
 
 
 def _asked(
-    network: Network, domain: Domain, arithmetic: str, sliver: float, engine: str | None, keep: str
+    network: NetworkLike, domain: Domain, arithmetic: str, sliver: float, engine: str | None, keep: str
 ) -> Question:
     """The question, once it makes sense."""
-    if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a hardmax Network, but was {type(network).__name__}.")
+    network = as_network(network)
     if not isinstance(domain, Box | Polytope | WholeSpace):
         raise InvalidInputError(
             f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}."
@@ -309,25 +309,56 @@ class _Run:
 
     def _found_listed(self) -> _Found:
         """The same for a network whose heads choose sets: again and again, until no set is missing."""
-        if self.checkpoint is not None:
-            raise InvalidInputError(
-                "checkpoint must be left out for a network with top-k or sparsemax heads: their cells are "
-                "found more than once; try max_cells or time_limit."
-            )
-        asked, begin = self.question, time.monotonic()
+        asked, begin, path = self.question, time.monotonic(), self.checkpoint
+        sets = KeySetList(asked.network, asked.domain)
+        if path is not None:
+            kept = Checkpoint(path, asked.digest)
+            if kept.stored() is not None:
+                sets.restore(kept.extra["sets"])
+        rounds: list[Checkpoint] = []
+        begun = True  # whether the first list is the one of every run
 
         def left() -> float | None:
             return None if self.time_limit is None else self.time_limit - (time.monotonic() - begin)
 
-        def find(listed: Listed) -> tuple[_Found, Cells, Any, bool]:
-            question = replace(asked, network=listed.network, keep="cells", source=asked.network)
+        def seconds() -> float | None:
             limit = left()
-            found = replace(self, question=question, time_limit=None if limit is None else max(limit, 1e-3))
-            result = found.found()
-            limit = left()
-            return result, result.cells, result.machine.exact_maps, limit is None or limit > 0
+            return None if limit is None else max(limit, 1e-3)
 
-        listed, found, cells, proven = until_listed(KeySetList(asked.network, asked.domain), find)
+        def asked_of(network: Network) -> Question:
+            return replace(asked, network=network, keep="cells", source=asked.network)
+
+        def before(network: Network) -> tuple[Cells, Any]:
+            """The cells of the blocks before; a run that is to be resumed needs all of them."""
+            nonlocal begun
+            most = self.max_cells if path is None else None
+            run = replace(
+                self, question=asked_of(network), max_cells=most, time_limit=seconds(), checkpoint=None
+            )
+            result = run.found()
+            begun = begun and result.complete
+            return result.cells, result.machine.exact_maps
+
+        def find(network: Network) -> tuple[_Found, Cells, Any, bool]:
+            question, keeper = asked_of(network), None
+            if path is not None and begun:
+                # kept at its end too: another round may follow, which begins with a file of its own
+                keeper = Checkpoint(path, asked.digest, extra={"sets": sets.state()}, lasting=True)
+                if rounds:
+                    keeper.save(Schedule(question.machine()))
+                    rounds[-1].remove_parts()
+                rounds.append(keeper)
+            run = replace(
+                self, question=question, time_limit=seconds(), checkpoint=None if keeper is None else path
+            )
+            result = run.found(keeper)
+            limit = left()
+            go_on = (limit is None or limit > 0) and (path is None or result.complete)
+            return result, result.cells, result.machine.exact_maps, go_on
+
+        listed, found, cells, proven = until_listed(sets, find, before if asked.name != "search" else None)
+        if rounds and found.complete and proven.all():
+            rounds[-1].remove()
         if not proven.all():
             tally = _tally_of(found, proven)
             found = replace(found, complete=False, table=cells.select(proven).table, tally=tally)

@@ -31,6 +31,7 @@ _REVERSED = np.packbits(
     np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), axis=1
 )[:, 0]
 _GROWTH = 1.25
+_COPIED = 2**27  # bytes of the largest array that is copied as it grows
 # of each kind: columns of vertices beyond the dimension, columns of its own, and what is stored row by row
 _KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[tuple[str, str], ...]]] = {
     "intervals": ((1,), ("lengths", "position"), (("facets", "vertices"),)),
@@ -123,7 +124,8 @@ class Contacts(NamedTuple):
     kinds : uint8 (P,)
         0 for a fold, 1 for a wall: what was drawn in the layer where the two signatures part.
     lengths : float64 (P,)
-        Length of the common segment, infinite where it is unbounded.
+        Length of the common segment, infinite where it is unbounded; negative codes where it is measured
+        only when it is asked for, by ``contact_sizes`` of the geometry.
     edges : int64 (P, 2)
         The edge of i and the edge of j on which they meet.
     uncovered : int64 (U,)
@@ -436,7 +438,11 @@ class JoinedTables:
 
 
 class _Grown:
-    """An array that grows at its end; memory is moved by the system, not copied, where it can."""
+    """An array that grows at its end.
+
+    It is copied as it grows, which other threads can run beside: ``resize`` clears new memory under the
+    interpreter's lock. A large one is resized nevertheless, because both copies would need too much memory.
+    """
 
     def __init__(self, rows: Array) -> None:
         self.rows, self.n = np.array(rows, order="C"), len(rows)
@@ -448,10 +454,12 @@ class _Grown:
         end = self.n + len(rows)
         if end > len(self.rows):
             room = (max(end, int(_GROWTH * len(self.rows))), *self.rows.shape[1:])
-            if self.n:
+            if self.rows.nbytes > _COPIED:
                 self.rows.resize(room, refcheck=False)
             else:  # memory that is asked for at once comes in large pages
-                self.rows = np.empty(room, dtype=self.rows.dtype)
+                grown = np.empty(room, dtype=self.rows.dtype)
+                grown[: self.n] = self.rows[: self.n]
+                self.rows = grown
         self.rows[self.n : end] = rows
         self.n = end
 

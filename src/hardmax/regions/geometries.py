@@ -58,12 +58,30 @@ class Geometry(ABC):
         """The finite vertices of a cell."""
 
     @abstractmethod
+    def exact_vertices(self, i: int) -> list[list[Fraction]]:
+        """The finite vertices of a cell without rounding, in the order of :meth:`cell_vertices`."""
+
+    @abstractmethod
     def contacts(self) -> Contacts:
         """Pairs of adjacent cells."""
 
     def contact_sizes(self, contacts: Contacts) -> Floats:
         """How large the common parts of adjacent cells are."""
         return contacts.lengths
+
+    def facet_name(self, f: int) -> Name:
+        """The name of facet ``f`` of all cells, as the edges of contacts number them."""
+        owner, wall = self.cells.facets.content[f].tolist()
+        return owner, wall
+
+    def contact_row(self, contacts: Contacts, k: int) -> Row:
+        """The exact row of the hyperplane of contact ``k``, nonnegative on the first of its cells."""
+        return self.row(int(contacts.pairs[k, 0]), self.facet_name(int(contacts.edges[k, 0])))
+
+    def contact_rows(self, contacts: Contacts, k: int) -> list[Row]:
+        """The exact rows of both cells of contact ``k``, and that of infinity: together they bound it."""
+        i, j = contacts.pairs[k].tolist()
+        return [(0,) * self.exact.d + (1,), *self.rows(i), *self.rows(j)]
 
     def coverage(self) -> float | None:
         """The share of the domain that the cells fill, if the engine did not measure it on its way."""

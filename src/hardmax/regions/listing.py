@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import comb
 from typing import Any
 
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.domains import Box, Domain, WholeSpace
 from hardmax.networks.block import rounded_up
+from hardmax.networks.blocks import Affine, Block
 from hardmax.networks.heads.key_sets import MOST_TIED, Choices, Listed, Set, choices_of, listed
 from hardmax.networks.heads.rules import chosen_keys, sparsemax
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
@@ -42,6 +43,7 @@ from hardmax.regions.maps.exact_maps import ExactMaps, inner_row
 from hardmax.regions.maps.float_maps import pattern_maps
 from hardmax.regions.sampling.signature_hashes import UniformPoints
 from hardmax.regions.search.geometry import inner_point
+from hardmax.regions.set_walks import walked_sets
 
 Floats = NDArray[np.float64]
 Sets = dict[int, list[set[Set]]]
@@ -57,6 +59,7 @@ class KeySetList:
     >>> import hardmax as hm
     >>> head = hm.Attention([[[1.0], [0.0], [-1.0]]], None, [[[0.0], [1.0], [2.0]]], rule="top-k", k=2)
     >>> sets = KeySetList(hm.Network([head]), hm.Box([-1], [1]))
+    >>> sets.begin()
     >>> sets.listed().sets
     {0: [[(0, 1), (1, 2)]]}
     """
@@ -65,14 +68,61 @@ class KeySetList:
         self.network, self.domain = network, domain
         self.choices = choices_of(network, partial(domain_size, domain))
         self.sets: Sets = {b: [set() for _ in c.keys] for b, c in self.choices.items()}
-        y = _points(domain)
-        for b, block in enumerate(network.blocks[: max(self.choices, default=-1) + 1]):
-            if b in self.choices:
-                y, _, chosen = block.trace(y)
-                mask = self.choices[b].block.mask
-                self._add_chosen(b, chosen[:, : mask.size].reshape(len(y), *mask.shape))
-            else:
+
+    def begin(self, find: Callable[[Network], tuple[Cells, ExactMaps]] | None = None) -> None:
+        """List the sets that a walk through the cells of the blocks before finds, block by block.
+
+        ``find`` returns the cells of a network, with vertices; without it, random points must do.
+        """
+        blocks: list[Block] = []
+        y = _points(self.domain) if find is None else None
+        for b, block in enumerate(self.network.blocks[: max(self.choices, default=-1) + 1]):
+            choices = self.choices.get(b)
+            if y is not None and choices is None:
                 y = block.forward(y)
+            elif y is not None and choices is not None:
+                y, _, chosen = block.trace(y)
+                mask = choices.block.mask
+                self._add_chosen(b, chosen[:, : mask.size].reshape(len(y), *mask.shape))
+            elif choices is None:
+                blocks.append(block)
+            else:
+                assert find is not None
+                front = choices.front
+                self._walk(b, *find(Network((*blocks, *front) or (Affine(np.eye(self.network.d)),))))
+                if b < max(self.choices):
+                    blocks += choices.blocks([choices.order(h, sets) for h, sets in enumerate(self.sets[b])])
+
+    def _walk(self, b: int, cells: Cells, exact_maps: ExactMaps) -> None:
+        choices = self.choices[b]
+        scores = AffineLayer(choices.wide_scores, choices.biases)
+        before = ExactMaps((*exact_maps.layers, scores), exact_maps.domain)
+        rows, _, prefix = prefix_maps(before, cells)
+        rule = choices.block._rule
+        for h, (start, stop) in enumerate(pairwise(choices.starts.tolist())):
+            tau = 0.0 if rule.k is not None else max(float(rule.temperatures[h]), 5e-324)
+            own = np.ascontiguousarray(rows[:, start:stop])
+            for members in walked_sets(rule.k or 0, tau, own, prefix, cells):
+                self.sets[b][h].add(choices.canonical(h, members))
+
+    def state(self) -> list[list[dict[str, Any]]]:
+        """The sets as plain arrays, for a file."""
+        found = []
+        for b, heads in self.sets.items():
+            rows = [self.choices[b].order(h, sets) for h, sets in enumerate(heads)]
+            found.append([
+                {"sizes": np.array([len(some) for some in of_head]), "members": np.concatenate(of_head)}
+                for of_head in rows
+            ])  # fmt: skip
+        return found
+
+    def restore(self, state: list[list[dict[str, Any]]]) -> None:
+        """List the sets of a file."""
+        for heads, of_block in zip(self.sets.values(), state, strict=True):
+            for sets, of_head in zip(heads, of_block, strict=True):
+                ends = [0, *np.cumsum(of_head["sizes"]).tolist()]
+                members = of_head["members"].tolist()
+                sets.update(tuple(members[start:stop]) for start, stop in pairwise(ends))
 
     def listed(self) -> Listed:
         """The network with the sets of now."""
@@ -95,7 +145,12 @@ class KeySetList:
         self, b: int, found: Listed, cells: Cells, before: ExactMaps, exact_maps: ExactMaps
     ) -> NDArray[np.bool_]:
         choices, lists = self.choices[b], found.sets[b]
-        check = _Check(choices, lists, cells, before, found.first_heads[b])
+        decider: Any = found.network.blocks[found.deciders[b]]
+        near = [
+            choices.steps(of_head) if steps is None else steps
+            for steps, of_head in zip(decider.near, lists, strict=True)
+        ]
+        check = _Check(choices, lists, near, cells, before, found.first_heads[b])
         if cells.kind == "halfspaces":
             proven = check.by_programs(exact_maps)
         else:
@@ -205,19 +260,27 @@ class _Check:
     """Whether the sets that win on cells are the best ones, for the heads of one block."""
 
     def __init__(
-        self, choices: Choices, sets: list[list[Set]], cells: Cells, before: ExactMaps, first_head: int
+        self,
+        choices: Choices,
+        sets: list[list[Set]],
+        near: list[list[list[int]]],
+        cells: Cells,
+        before: ExactMaps,
+        first_head: int,
     ) -> None:
         self.choices, self.sets, self.cells, self.before = choices, sets, cells, before
         self.first_head, self.rule = first_head, choices.block._rule
         self.numbers = [set(of_head) for of_head in sets]
-        self.members, self.missing = [], []
+        self.near, self.members = near, []
         for h, of_head in enumerate(sets):
-            n, places = len(choices.keys[h]), self.rule.k
-            table = np.zeros((len(of_head), places or n), dtype=np.int64)
-            for row, members in zip(table, of_head, strict=True):
-                row[:] = members if places else np.isin(np.arange(n), members)
+            if self.rule.k is not None:
+                table = np.array(of_head, dtype=np.int64)
+            else:
+                table = np.zeros((len(of_head), len(choices.keys[h])), dtype=np.int64)
+                which = np.repeat(np.arange(len(of_head)), [len(members) for members in of_head])
+                table[which, np.fromiter(chain.from_iterable(of_head), dtype=np.int64, count=len(which))] = 1
             self.members.append(table)
-            self.missing.append(np.zeros((len(of_head), places or 1, n), dtype=np.bool_))
+        self.missing: list[set[tuple[int, int, int]]] = [set() for _ in sets]
         self.above: list[tuple[int, NDArray[np.bool_]]] = []
 
     def _neighbour(self, h: int, s: int, a: int, j: int) -> Set:
@@ -235,8 +298,9 @@ class _Check:
 
     def wanted(self) -> list[tuple[int, Set]]:
         """The neighbours that are missing, by heads."""
-        places = [(h, *at) for h, missing in enumerate(self.missing) for at in np.argwhere(missing).tolist()]
-        return [(h, self._neighbour(h, s, a, j)) for h, s, a, j in places]
+        return [
+            (h, self._neighbour(h, *at)) for h, missing in enumerate(self.missing) for at in sorted(missing)
+        ]
 
     # where vertices are known
 
@@ -245,43 +309,58 @@ class _Check:
         cells, starts = self.cells, self.choices.starts
         proven = np.ones(cells.n, dtype=np.bool_)
         offsets, rays, errors = homogeneous(cells)
-        rows, row_error, prefix = self._scores()
+        rows, row_error, prefix = prefix_maps(self.before, cells)
         for h in range(len(self.sets)):
             own = np.ascontiguousarray(rows[:, starts[h] : starts[h + 1]])
             tau = 0.0 if self.rule.k is not None else float(self.rule.temperatures[h])
-            missing, out = self.missing[h], np.zeros(offsets[-1], dtype=np.int64)
+            winner = np.ascontiguousarray(cells.routings[:, self.first_head + h])
             asked = (
-                self.rule.k or 0, tau, own, row_error, prefix, offsets, rays, errors,
-                np.ascontiguousarray(cells.routings[:, self.first_head + h]), self.members[h],
+                self.rule.k or 0, tau, own, row_error, prefix, offsets, rays, errors, winner, self.members[h],
             )  # fmt: skip
-            kernels.mark_neighbours(*asked, missing)
-            for s, a, j in np.argwhere(missing).tolist():
-                missing[s, a, j] = not self._is_listed(h, s, a, j)
-            if missing.any():
-                kernels.mark_cells(*asked, missing, proven, out)
-                self._note_above(h, own, prefix, offsets, rays, out)
+            rivals, n = np.zeros((4 * len(rays) + 64, 5), dtype=np.int64), -1
+            while n < 0:
+                n = kernels.find_rivals(*asked, rivals)
+                rivals = np.zeros((4 * len(rivals), 5), dtype=np.int64) if n < 0 else rivals[:n]
+            missing = self._missing(h, winner[rivals[:, 0]], rivals[:, 2], rivals[:, 3])
+            proven[rivals[missing, 0]] = False
+            self._note_above(
+                h, own, prefix, offsets, rays, np.unique(rivals[missing & (rivals[:, 4] != 0), 1])
+            )
         return proven
 
-    def _scores(self) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        """Scores as maps, the constant last, with bounds on their errors; and the row of each cell."""
-        cells, last = self.cells, self.before._prefixes[-1]
-        words = last.words + (last.tail > 0)
-        bits = cells.bits[:, :words].copy()
-        if last.tail:
-            bits[:, -1] &= np.uint64(last.tail)
-        routings = np.ascontiguousarray(cells.routings[:, : last.heads])
-        table = np.concatenate([bits.view(np.int32).reshape(cells.n, -1), routings], axis=1)
-        _, first, prefix = np.unique(table, axis=0, return_index=True, return_inverse=True)
-        tied = cells.tied[first]
-        maps = pattern_maps(self.before.layers, bits[first], routings[first], tied, self.before)
-        rows = np.concatenate([maps.linear, maps.offset[:, :, None]], axis=2)
-        return rows, maps.error, prefix.ravel().astype(np.int64)
+    def _missing(self, h: int, s: Any, a: Any, j: Any) -> NDArray[np.bool_]:
+        """Which neighbours (a, j) of sets s are not listed; they are noted."""
+        n, places = len(self.choices.keys[h]), self.rule.k or 1
+        codes, which = np.unique((s * places + a) * n + j, return_inverse=True)
+        unknown = np.flatnonzero(~np.isin(codes, self._listed_codes(h)))
+        missing = np.zeros(len(codes), dtype=np.bool_)
+        for i in unknown.tolist():
+            rest, key = divmod(int(codes[i]), n)
+            at = (*divmod(rest, places), key)
+            if not self._is_listed(h, *at):
+                self.missing[h].add(at)
+                missing[i] = True
+        return missing[which.ravel()]
+
+    def _listed_codes(self, h: int) -> NDArray[np.int64]:
+        """Codes of the neighbours that are listed, from the lists of near sets."""
+        n, table, near = len(self.choices.keys[h]), self.members[h], self.near[h]
+        one = np.repeat(np.arange(len(near)), [len(others) for others in near])
+        other = np.fromiter(chain.from_iterable(near), dtype=np.int64, count=len(one))
+        if self.rule.k is None:  # the sum of numbers from 1 on tells which one is more or fewer
+            sums = table @ np.arange(1, n + 1)
+            return one * n + np.abs(sums[one] - sums[other]) - 1
+        sums, squares = table.sum(axis=1), np.square(table).sum(axis=1)
+        step = sums[other] - sums[one]  # of the key that comes, beyond the one that goes
+        gone = ((squares[other] - squares[one]) // step - step) // 2
+        a = (table[one] == gone[:, None]).argmax(axis=1)
+        return np.asarray((one * self.rule.k + a) * n + gone + step)
 
     def _note_above(
-        self, h: int, rows: Floats, prefix: NDArray[np.int64], offsets: Any, rays: Floats, out: Any
+        self, h: int, rows: Floats, prefix: NDArray[np.int64], offsets: Any, rays: Floats, at: Any
     ) -> None:
         """The sets that win at vertices at which another one was expected."""
-        at = np.flatnonzero(out & (rays[:, -1] > 0.0))
+        at = at[rays[at, -1] > 0.0]
         if not len(at):
             return
         cell = np.searchsorted(offsets, at, side="right") - 1
@@ -304,13 +383,13 @@ class _Check:
             scores = [[int(v) for v in row] for row in table.tolist()]
             for h, (start, stop) in enumerate(pairwise(self.choices.starts.tolist())):
                 s = int(routings[self.first_head + h])
-                for a, j in np.ndindex(self.missing[h][s].shape):
+                for a, j in np.ndindex(self.rule.k or 1, stop - start):
                     if self._is_listed(h, s, a, j):
                         continue
                     row = self._above(h, s, a, j, scores[start:stop], int(q))
                     level = not any(row)  # ties on the whole cell: shared by all sets, or won by the first
                     if self.rule.k is not None if level else inner_point([*rows, row]) is not None:
-                        self.missing[h][s, a, j] = True
+                        self.missing[h].add((s, a, j))
                         proven[i] = False
         return proven
 
@@ -324,6 +403,23 @@ class _Check:
         row = [tau.denominator * (m * v - w) for v, w in zip(scores[j], total, strict=True)]
         row[-1] += tau.numerator * q
         return tuple(-v for v in row) if j in members else tuple(row)
+
+
+def prefix_maps(before: ExactMaps, cells: Cells) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """What some layers make of cells, as maps with the constant last; bounds on their errors; and which map
+    is that of each cell.
+    """
+    last = before._prefixes[-1]
+    words = last.words + (last.tail > 0)
+    bits = cells.bits[:, :words].copy()
+    if last.tail:
+        bits[:, -1] &= np.uint64(last.tail)
+    routings = np.ascontiguousarray(cells.routings[:, : last.heads])
+    table = np.concatenate([bits.view(np.int32).reshape(cells.n, -1), routings], axis=1)
+    _, first, prefix = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    maps = pattern_maps(before.layers, bits[first], routings[first], cells.tied[first], before)
+    rows = np.concatenate([maps.linear, maps.offset[:, :, None]], axis=2)
+    return rows, maps.error, prefix.ravel().astype(np.int64)
 
 
 def homogeneous(cells: Cells) -> tuple[NDArray[np.int64], Floats, Floats]:
@@ -351,15 +447,20 @@ def homogeneous(cells: Cells) -> tuple[NDArray[np.int64], Floats, Floats]:
 
 
 def until_listed(
-    sets: KeySetList, find: Callable[[Listed], tuple[Any, Cells, ExactMaps, bool]]
+    sets: KeySetList,
+    find: Callable[[Network], tuple[Any, Cells, ExactMaps, bool]],
+    before: Callable[[Network], tuple[Cells, ExactMaps]] | None,
 ) -> tuple[Listed, Any, Cells, NDArray[np.bool_]]:
     """Find cells, and find them again with longer lists, until no set is missing.
 
-    ``find`` returns what it found, the cells, their exact maps, and whether it may be called again.
+    ``find`` returns what it found, the cells, their exact maps, and whether it may be called again;
+    ``before`` the cells of the first blocks, if they have vertices.
     """
+    if not all(of_head for heads in sets.sets.values() for of_head in heads):  # none came from a file
+        sets.begin(before)
     while True:
         current = sets.listed()
-        found, cells, exact_maps, go_on = find(current)
+        found, cells, exact_maps, go_on = find(current.network)
         proven = sets.grow(current, cells, exact_maps)
         if proven.all() or not go_on:
             return current, found, cells, proven

@@ -70,39 +70,35 @@ def closest(k, members, s, value):
 
 
 @kernel(allocates=True)
-def mark_neighbours(k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, near):
-    """Mark the neighbours of winning sets that are not surely below them at some vertex of a cell."""
+def find_rivals(k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, rivals):
+    """The neighbours of winning sets that are not surely below them at some vertex of a cell.
+
+    A row of ``rivals``: the cell, the vertex, the neighbour (a, j), and whether it is surely above there.
+    Returns how many there are, or -1 if they have no room.
+    """
     n, D = rows.shape[1], rows.shape[2]
-    value = np.zeros(n)
+    value, inside = np.zeros(n), np.zeros(n, dtype=np.bool_)
+    count = 0
     for i in range(offsets.shape[0] - 1):
         s = winner[i]
+        if k > 0:
+            inside[:] = False
+            for a in range(k):
+                inside[members[s, a]] = True
         for v in range(offsets[i], offsets[i + 1]):
             error = scores_at(tau, rows, row_error, prefix[i], rays, errors, v, value)
             if k > 0 and closest(k, members, s, value) > error:
                 continue
             level = 0.0 if k > 0 else threshold(members, s, value, tau * rays[v, D - 1])
-            for a in range(near.shape[1]):
-                for j in range(n):
-                    if not (lead(k, members, s, value, a, j, level) > error):
-                        near[s, a, j] = True
-
-
-@kernel(allocates=True)
-def mark_cells(
-    k, tau, rows, row_error, prefix, offsets, rays, errors, winner, members, missing, proven, above
-):
-    """Mark the cells with a missing neighbour, and the vertices at which it is surely above."""
-    n, D = rows.shape[1], rows.shape[2]
-    value = np.zeros(n)
-    for i in range(offsets.shape[0] - 1):
-        s = winner[i]
-        for v in range(offsets[i], offsets[i + 1]):
-            error = scores_at(tau, rows, row_error, prefix[i], rays, errors, v, value)
-            level = 0.0 if k > 0 else threshold(members, s, value, tau * rays[v, D - 1])
-            for a in range(missing.shape[1]):
+            for a in range(max(k, 1)):
                 for j in range(n):
                     gap = lead(k, members, s, value, a, j, level)
-                    if missing[s, a, j] and not (gap > error):
-                        proven[i] = False
-                        if gap < -error:
-                            above[v] = 1
+                    if gap > error or inside[j]:
+                        continue
+                    if count == rivals.shape[0]:
+                        return -1
+                    rivals[count, 0], rivals[count, 1] = i, v
+                    rivals[count, 2], rivals[count, 3] = a, j
+                    rivals[count, 4] = gap < -error
+                    count += 1
+    return count

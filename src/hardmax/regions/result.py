@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import InvalidInputError, UnsupportedDimensionError
+from hardmax.errors import InvalidInputError, MissingExtraError, UnsupportedDimensionError
 from hardmax.geometry.domains import Box, Domain, domain_of
 from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
@@ -33,9 +34,11 @@ from hardmax.regions.plane.geometry import PlaneGeometry, planar
 from hardmax.regions.search.geometry import HalfspaceGeometry
 from hardmax.regions.segment.geometry import SegmentGeometry
 from hardmax.regions.space.geometry import SpaceGeometry
-from hardmax.results import Result
+from hardmax.results import Result, pictures
 
 if TYPE_CHECKING:
+    import networkx
+
     from hardmax.regions.verify import Verification
 
 Floats = NDArray[np.float64]
@@ -66,9 +69,34 @@ class Cell:
         return np.asarray(self.regions.relu_bits[self.index])
 
     @property
+    def signature(self) -> Signature:
+        """Routings and bits together."""
+        return self.regions.signature(self.index)
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """The classes that win on a part of it."""
+        return tuple(np.flatnonzero(self.regions.classes[self.index]).tolist())
+
+    @property
+    def volume(self) -> float | None:
+        """Its volume (area, length); ``None`` in seven and more dimensions."""
+        return None if self.regions.volumes is None else float(self.regions.volumes[self.index])
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is bounded."""
+        return bool(self.regions.bounded[self.index])
+
+    @property
     def witness(self) -> Floats:
         """A point inside."""
         return np.asarray(self.regions.witnesses[self.index])
+
+    @property
+    def exact_witness(self) -> list[Fraction]:
+        """A point strictly inside, as fractions."""
+        return self.regions.exact_witness(self.index)
 
     @property
     def linear(self) -> Floats:
@@ -81,6 +109,11 @@ class Cell:
         return np.asarray(self.regions.offset[self.index])
 
     @property
+    def exact_map(self) -> tuple[list[list[Fraction]], list[Fraction]]:
+        """Both parts as fractions."""
+        return self.regions.exact_map(self.index)
+
+    @property
     def region(self) -> int:
         """The number of its region."""
         return int(self.regions.region_of_cell[self.index])
@@ -91,9 +124,19 @@ class Cell:
         return self.regions.cell_vertices(self.index)
 
     @property
+    def exact_vertices(self) -> list[list[Fraction]]:
+        """The finite vertices as fractions."""
+        return self.regions.exact_vertices(self.index)
+
+    @property
     def halfspaces(self) -> tuple[Floats, Floats]:
         """``(A, b)`` with :math:`A x \\le b`."""
         return self.regions.halfspaces(self.index)
+
+    @property
+    def exact_halfspaces(self) -> list[list[Fraction]]:
+        """Rows :math:`(a, b)` with :math:`a \\cdot x \\le b`, as fractions."""
+        return self.regions.exact_halfspaces(self.index)
 
     def __repr__(self) -> str:
         return f"<Cell {self.index} of {self.regions.n_cells}: witness {self.witness.tolist()}>"
@@ -125,6 +168,8 @@ class RegionSet(Result):
         Total volume over the domain's; a sanity check, not the proof of completeness.
     n_slivers : int, slivers : ndarray
         Cells thinner than the tolerance.
+    classes : ndarray of bool, (n_cells, n_classes)
+        Which classes win somewhere on each cell, the network being a classifier.
     complete, exact : bool
         Whether every cell was found; whether every decision was proven.
     outlook : Outlook or None
@@ -313,6 +358,18 @@ class RegionSet(Result):
         """The finite vertices of cell ``i``: counterclockwise in the plane, the two ends on the line."""
         return self._geometry.cell_vertices(self._index(i))
 
+    def exact_vertices(self, i: int) -> list[list[Fraction]]:
+        """The finite vertices of cell ``i`` as fractions, in the order of :meth:`cell_vertices`.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> fold = hm.Network.mlp([([[3.0]], [-1.0]), ([[1.0]], [0.0])])
+        >>> hm.enumerate_regions(fold, hm.Box([0], [1])).exact_vertices(0)
+        [[Fraction(0, 1)], [Fraction(1, 3)]]
+        """
+        return self._geometry.exact_vertices(self._index(i))
+
     @cached_property
     def vertices(self) -> Floats:
         """All finite vertices of all cells, one row each; a shared one appears once per cell."""
@@ -345,7 +402,7 @@ class RegionSet(Result):
         return a, np.array([float(row[-1]) for row in rows])
 
     def exact_halfspaces(self, i: int) -> list[list[Fraction]]:
-        """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, in fractions, max |a| = 1."""
+        """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, rational, :math:`\\max |a_j| = 1`."""
         return scaled_rows(self._geometry.rows(self._index(i)), self.d)
 
     def exact_witness(self, i: int) -> list[Fraction]:
@@ -373,7 +430,8 @@ class RegionSet(Result):
 
     @cached_property
     def _finite_maps(self) -> Any:
-        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps)
+        most = np.inf if self.listed is None else self.listed.most_error
+        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps, most_error=most)
 
     @property
     def linear(self) -> Floats:
@@ -411,7 +469,11 @@ class RegionSet(Result):
 
     @cached_property
     def adjacency_length(self) -> Floats:
-        """For each pair: the (d - 1)-dimensional size of the common part, in the plane its length."""
+        """For each pair: the (d - 1)-dimensional size of the common part, in the plane its length.
+
+        In the plane every length is proven up to a relative error of 1e-6: where floats do not know the ends
+        well enough, rationals measure.
+        """
         return self._geometry.contact_sizes(self._contacts)
 
     @cached_property
@@ -425,6 +487,83 @@ class RegionSet(Result):
     def n_regions(self) -> int:
         """The number of maximal linear regions."""
         return int(self.region_of_cell.max()) + 1 if self.n_cells else 0
+
+    @cached_property
+    def classes(self) -> NDArray[np.bool_]:
+        """Which classes a cell holds, (n_cells, n_classes): those that win on a part of it with interior.
+
+        The class of an input is the lowest index of the largest output, or 1 where the only output is
+        positive, else 0. Cells are cut by class to find out; :func:`hardmax.decision_boundary` keeps the
+        parts.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> net = hm.Network.mlp([([[1.0]], [0.0]), ([[1.0], [0.0]], [0.0, 0.5])])     # max(x, 0) against 1/2
+        >>> hm.enumerate_regions(net, hm.Box([-1], [1])).classes
+        array([[False,  True],
+               [ True,  True]])
+        """
+        # stands above this module, because it enumerates
+        found: NDArray[np.bool_] = import_module("hardmax.regions.decisions.classes").classes_of(self)
+        return found
+
+    def to_networkx(self) -> networkx.Graph:
+        """The dual graph: a node for every cell, an edge for every two that are adjacent (needs networkx).
+
+        Nodes carry ``witness``, ``volume`` and ``region``, edges ``kind`` ("fold" or "wall") and ``length``.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> net = hm.Network.mlp([([[1.0, 0.0], [0.0, 1.0]], None), ([[1.0, 1.0]], None)])
+        >>> graph = hm.enumerate_regions(net, hm.Box.cube(2, -1, 1)).to_networkx()
+        >>> sorted(graph.edges), graph.edges[0, 1]
+        ([(0, 1), (0, 2), (1, 3), (2, 3)], {'kind': 'fold', 'length': 1.0})
+        """
+        try:
+            import networkx
+        except ImportError as error:
+            raise MissingExtraError(
+                "to_networkx needs networkx, which is not installed; try: pip install networkx."
+            ) from error
+        graph = networkx.Graph()
+        for cell in self:
+            graph.add_node(
+                cell.index, witness=tuple(cell.witness.tolist()), volume=cell.volume, region=cell.region
+            )
+        lengths, walls = self.adjacency_length.tolist(), self.adjacency_kind.tolist()
+        for (i, j), wall, length in zip(self.adjacency.tolist(), walls, lengths, strict=True):
+            graph.add_edge(i, j, kind="wall" if wall else "fold", length=length)
+        return graph
+
+    def plot(
+        self,
+        *,
+        ax: Any = None,
+        box: Any = None,
+        colour: str = "map",
+        points: Any = None,
+        labels: Any = None,
+    ) -> Any:
+        """Draw the cells (needs the extra ``plot``).
+
+        Parameters
+        ----------
+        ax, box
+            As for every result.
+        colour : {"map", "region", "cell", "class", "output", "output:K"}
+            Similar colours for similar affine maps; one per region, or per cell, neighbours in different
+            ones; the winning class, with the decision boundary; or the value of output K (by default of the
+            first).
+        points : (n, d) array_like, optional
+            Data to draw.
+        labels : (n,) array_like of int, optional
+            Their classes, by which they are coloured.
+        """
+        return pictures("regions").draw_regions(
+            self, ax=ax, box=box, colour=colour, points=points, labels=labels
+        )
 
     def locate(self, points: ArrayLike) -> NDArray[np.int64]:
         """The cell of each point by its signature in float arithmetic; -1 where no listed cell has it."""
@@ -459,7 +598,7 @@ class RegionSet(Result):
             "cells": self.cells.state(),
         }
         if self.listed is not None:
-            state["sets"] = [[list(map(list, head)) for head in heads] for heads in self.listed.sets.values()]
+            state["sets"] = self.listed.plain_sets
         return state if self.outlook is None else {**state, "outlook": self.outlook._state()}
 
     @classmethod

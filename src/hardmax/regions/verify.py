@@ -429,7 +429,7 @@ class PlaneCheck(Check):
         if not uncertain <= 1e-3 * around:
             self.report("borders", 0, skipped="the vertices are not known well enough in floats")
             return
-        self.compare_borders(around, self.contacts.lengths, 1e-9 * around + uncertain)
+        self.compare_borders(around, self.regions.adjacency_length, 1e-9 * around + uncertain)
 
 
 class _BeyondThePlane(Check):

@@ -26,6 +26,7 @@ from hardmax.targets.builtin import (
     triangle_center,
 )
 from hardmax.targets.grammar import names_in
+from hardmax.targets.naming import named
 from hardmax.targets.parsing import parse
 from hardmax.targets.sampling import (
     SwitchSupport,
@@ -49,6 +50,7 @@ __all__ = [
     "is_permutation_invariant",
     "kth_largest",
     "measure_active",
+    "named",
     "names_in",
     "pairwise",
     "parse",

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.networks.block import points_of
 from hardmax.networks.network import Network
+from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.networks.signatures import Signature
 from hardmax.results import Result
 from hardmax.temperature.arguments import positive_temperature
@@ -89,12 +90,12 @@ class CellSurvival(Result):
         return {"block": np.arange(len(shares)), "share_kept": shares}
 
 
-def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> CellSurvival:
+def surviving_cells(network: NetworkLike, temperature: float, points: ArrayLike) -> CellSurvival:
     r"""Which cells of a network are still there at a temperature, judged at given points.
 
     Parameters
     ----------
-    network : Network
+    network : Network, torch module, or path of an ONNX file or a saved network
     temperature : float
         :math:`\tau > 0`, of every head.
     points : (n, d) array_like
@@ -112,8 +113,7 @@ def surviving_cells(network: Network, temperature: float, points: ArrayLike) -> 
     >>> surviving_cells(net, 1 / 8, cells.witnesses)
     <CellSurvival: 0 of 512 cells survive at temperature 0.125, at 512 points>
     """
-    if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a Network, but was a {type(network).__name__}.")
+    network = as_network(network)
     tau = float(positive_temperature(temperature))
     table, _ = points_of(points, network.d)
     if len(table) == 0:

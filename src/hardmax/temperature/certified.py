@@ -45,6 +45,7 @@ from hardmax.networks.attention import Attention
 from hardmax.networks.block import points_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
 from hardmax.networks.network import Network
+from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.results import Result
 from hardmax.temperature.deviations import INFINITE, ZERO, Direction, Walk, soft_value, walk
 
@@ -139,13 +140,13 @@ class CertifiedTemperature(Result):
 
 
 def certified_temperature(
-    network: Network, inputs: ArrayLike, *, readout: ArrayLike | None = None, threshold: float = 0.0
+    network: NetworkLike, inputs: ArrayLike, *, readout: ArrayLike | None = None, threshold: float = 0.0
 ) -> CertifiedTemperature:
     r"""A temperature up to which softmax provably takes the same decisions as hardmax on given inputs.
 
     Parameters
     ----------
-    network : Network
+    network : Network, torch module, or path of an ONNX file or a saved network
         Attention with hardmax, ReLU layers, maxout and affine maps.
     inputs : (n, d) array_like
         The inputs that count, floats or fractions.
@@ -190,6 +191,7 @@ def certified_temperature(
     >>> found.block_margins
     array([0.375, 1.   ])
     """
+    network = as_network(network)
     blocks = _checked(network, readout)
     points = fractions_of(as_exact(points_of(inputs, network.d)[0], "inputs", ndim=2))
     if len(points) == 0:
@@ -349,9 +351,7 @@ def _changes(
     return False
 
 
-def _checked(network: Any, readout: ArrayLike | None) -> tuple[Block, ...]:
-    if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a Network, but was a {type(network).__name__}.")
+def _checked(network: Network, readout: ArrayLike | None) -> tuple[Block, ...]:
     for i, block in enumerate(network.blocks):
         rule = getattr(block, "rule", "hardmax")
         if rule == "hardmax" and not isinstance(block, Attention | FeedForward | Maxout | Affine):

@@ -14,29 +14,35 @@ t) = \exp(\beta (\rho(s,t) - m(t)))` with :math:`r(t) = 1 / \sum_s e(s,t)`; then
 
 Padded columns hold numbers that no real column sees, and their derivatives are zero.
 
-LLVM turns a loop into vector instructions only when it can prove that arrays do not overlap, which it rarely
-can, and keeps little in registers between loops. Kernels that say themselves what stays in a register are
-several times faster. Here a vector of floats is a numba value like any other: it can be loaded, stored, added
-and passed to a function that is copied into its caller. A tile is the inner loop of a matrix product, written
-for a fixed number of rows and vectors that all stay in registers. Vectors have as many lanes as the registers
-of the processor: 16 with AVX-512, 8 otherwise. Indices are not checked, and negative ones do not count from
-the end.
+Kernels that say themselves what stays in a register are several times faster than loops
+(:mod:`hardmax.vectors`). A tile is the inner loop of a matrix product, written for a fixed number of rows and
+vectors that all stay in registers. Vectors have as many lanes as the registers of the processor: 16 with
+AVX-512, 8 otherwise.
 """
 
 from __future__ import annotations
 
 import os
 from collections import namedtuple
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, models, register_model
 
 from hardmax.compiling import kernel
+from hardmax.vectors import (
+    ARRAY,
+    INDEX,
+    VectorType,
+    emitted,
+    load_vector,
+    spread_vector,
+    store_vector,
+)
+from hardmax.vectors import call_vector as _call
 
 # Vectors
 # ----------------------------------------------------------------------------------------------------------
@@ -48,54 +54,11 @@ def _lanes() -> int:
 
 
 LANES = _lanes()
-_FLOAT, _INT = ir.FloatType(), ir.IntType(32)
-_VECTOR = ir.VectorType(_FLOAT, LANES)
+VECTOR = VectorType(32, LANES)
+_VECTOR = VECTOR.llvm
+_INT = ir.IntType(32)
 _WHOLE = ir.VectorType(_INT, LANES)
 _ZERO = ir.Constant(_VECTOR, None)
-
-
-class VectorType(types.Type):
-    """The type of a vector of single-precision floats."""
-
-    def __init__(self) -> None:
-        super().__init__(name=f"vector of {LANES} floats")
-
-
-VECTOR, ARRAY, INDEX = VectorType(), None, types.intp  # types of arguments; an array keeps its own
-
-
-@register_model(VectorType)
-class _VectorModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _VECTOR)
-
-
-def emitted(result: Any, *kinds: Any) -> Any:
-    """Make ``emit(builder, *values)``, which writes LLVM instructions, a function that kernels can call.
-
-    Of an array, which is one-dimensional and contiguous, ``emit`` gets the address of its numbers.
-    """
-
-    def decorate(emit: Any) -> Any:
-        @wraps(emit)
-        def typed(typing: Any, *given: Any) -> Any:
-            def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-                values = [
-                    context.make_array(kind)(context, builder, value).data
-                    if isinstance(kind, types.Array)
-                    else value
-                    for kind, value in zip(signature.args, values, strict=True)
-                ]
-                made = emit(builder, *values)
-                if isinstance(made, list):
-                    return context.make_tuple(builder, signature.return_type, made)
-                return context.get_dummy_value() if made is None else made
-
-            return result(*(a if k is ARRAY else k for a, k in zip(given, kinds, strict=True))), generate
-
-        return intrinsic(typed)
-
-    return decorate
 
 
 # Memory
@@ -104,21 +67,15 @@ def emitted(result: Any, *kinds: Any) -> Any:
 
 def _load(builder: Any, data: Any, index: Any, kind: Any = _VECTOR) -> Any:
     """The vector that begins at ``data[index]``."""
-    value = builder.load(builder.bitcast(builder.gep(data, [index]), kind.as_pointer()))
-    value.align = 4
-    return value
+    return load_vector(builder, data, index, kind)
 
 
-def _store(builder: Any, data: Any, index: Any, value: Any) -> None:
-    """Write a vector to ``data[index : index + LANES]``."""
-    place = builder.bitcast(builder.gep(data, [index]), value.type.as_pointer())
-    builder.store(value, place).align = 4
+_store = store_vector
 
 
 def _spread(builder: Any, number: Any) -> Any:
     """The same number in every lane."""
-    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, _INT(0))
-    return builder.shuffle_vector(one, one, ir.Constant(_WHOLE, None))
+    return spread_vector(builder, number, _VECTOR)
 
 
 def _spread_at(builder: Any, data: Any, index: Any) -> Any:
@@ -133,12 +90,6 @@ spread, spread_at = emitted(VECTOR, types.float32)(_spread), emitted(VECTOR, ARR
 
 # Arithmetic
 # -----------------------------------------------------------------------------------------------------
-
-
-def _call(builder: Any, name: str, *values: Any) -> Any:
-    kind = ir.FunctionType(_VECTOR, [_VECTOR] * len(values))
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{LANES}f32")
-    return builder.call(function, values)
 
 
 def _select(builder: Any, sign: str, a: Any, b: Any) -> Any:

@@ -188,7 +188,7 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
     if not schema.isdigit() or int(schema) > SCHEMA:
         raise FileFormatError(
             f"{path} was written by a newer hardmax {words.get('hardmax', '')} (schema {schema}, this "
-            f"version reads up to {SCHEMA}); upgrade with: pip install --upgrade hardmax."
+            f"version reads up to {SCHEMA}); upgrade hardmax to read it."
         )
     try:
         shape = TransformerShape.from_json(json.loads(words["shape"]))

@@ -28,7 +28,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(
         "hardmax.training.transformer needs torch, which is not installed; try: "
-        "pip install 'hardmax[training]', or train with path='fused'."
+        "pip install torch safetensors (or train with path='fused')."
     ) from error
 
 Floats = NDArray[np.float32]

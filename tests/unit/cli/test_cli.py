@@ -506,4 +506,4 @@ def test_missing_matplotlib_names_the_extra(monkeypatch):
     monkeypatch.delattr(hm, "plotting", raising=False)
     result = run("diagram", "keys.npy", "--plot", "picture.svg")
     assert result.exit_code == 1
-    assert "pip install 'hardmax[plot]'" in result.stderr
+    assert "pip install matplotlib" in result.stderr

@@ -46,8 +46,8 @@ def test_estimate_in_words_and_in_json(tmp_path):
     assert report["comparisons"]["reasons"]
     table = run(*question, "--out", "e.npz", "--plot", "e.svg")
     assert table.exit_code == 0
-    assert "learns on all 32 samples" in table.stdout
-    assert "max-position retrieval learns it with sets of up to 4 tokens" in table.stdout
+    assert "carried on all 32 samples" in table.stdout
+    assert "max-position retrieval carries what it needs with sets of up to 4 tokens" in table.stdout
     assert "equation (5), repaired" in table.stdout
     assert hm.load(tmp_path / "e.npz").upper == hm.estimate_cost(
         hm.targets.pairwise(np.random.default_rng(0).standard_normal((2, 4, 4))),
@@ -141,7 +141,7 @@ def test_matrices_come_from_a_file():
         (("advise", "max(t x[t][0]", "--n-tokens", 4), "column 7"),
         (("advise", "sum(t) x[t][0]", "--n-tokens", 4), "grow with T"),
         (("advise", "triangle-center:2", "--n-tokens", 4), "takes no number"),
-        (("advise", "retrieval:1", "--matrices", "A.npy", "--n-tokens", 4), "--matrices belongs to"),
+        (("advise", "retrieval:1", "--matrices", "A.npy", "--n-tokens", 4), "matrices belong to"),
         (("advise", "position-sum:0,9", "--n-tokens", 4), "at least 10"),
         (("advise", "retrieval:1", "--n-tokens", 0), "at least 1"),
         (

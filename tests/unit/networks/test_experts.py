@@ -274,7 +274,11 @@ def test_unbounded_domains_are_refused(domain):
         hm.count_cells(network, domain)
 
 
-def test_segments_say_what_they_cannot_do():
+def test_segments_run_through_experts():
     network = hm.Network([MixtureOfExperts([[1.0], [-1.0]], None, [ONE, ONE])])
-    with pytest.raises(InvalidInputError, match="choose single keys here"):
-        hm.trace_segment(network, [0.0], [1.0])
+    trace = hm.trace_segment(network, [-1.0], [1.0])
+    assert trace.complete
+    np.testing.assert_array_equal(trace.chosen(0)[[0, -1], 0], [[False, True], [True, False]])
+    for i, t in enumerate((trace.breakpoints[:-1] + trace.breakpoints[1:]) / 2, start=1):
+        value = trace.values[i, 0] + (t - trace.breakpoints[i - 1]) * trace.slopes[i]
+        np.testing.assert_allclose(value, network(trace.point(t)), atol=1e-12)

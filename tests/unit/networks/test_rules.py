@@ -321,7 +321,7 @@ def test_scores_and_temperature_have_one_unit(rule):
 # ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", [*range(60), 1531, 1831])  # the last two once had wrong cells
 def test_cells_of_small_networks_are_those_of_the_oracle(number):
     """More of them: ``python tests/scripts/rules_sweep.py``."""
     case = rule_instance(number)
@@ -356,6 +356,24 @@ def test_equal_keys_and_keys_that_tie_on_a_cell_share_alike(engine):
         head = hm.Attention(keys, None, outputs, rule="top-k", k=1, ties=ties, skip=False)
         found = hm.enumerate_regions(hm.Network([off, head]), hm.Box.cube(2, -1, 1), engine=engine)
         assert found.exact_map(0)[1] == value
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("rule", ["top-k", "sparsemax"])
+def test_keys_that_differ_but_tie_behind_a_map_that_forgets(rule, d, seed):
+    """A map of rank one makes scores of different keys equal, so sets tie on whole cells and share walls."""
+    rng = np.random.default_rng(seed)
+    keys, outputs = rng.integers(-1, 2, (1, 6, 2)) * 1.0, rng.integers(-2, 3, (1, 6, 2)) * 1.0
+    low = np.outer(rng.integers(1, 3, 2), rng.integers(-2, 3, d)) * 1.0
+    folded = hm.FeedForward(np.vstack([np.eye(d), -np.eye(d)]), None, np.hstack([low, -low]))
+    options = {"temperature": int(rng.integers(1, 4))}
+    if rule == "top-k":
+        options = {"k": int(rng.integers(2, 5)), "ties": ("mean", "leftmost", "rightmost")[seed % 3]}
+    network = hm.Network([folded, hm.Attention(keys, None, outputs, skip=False, rule=rule, **options)])
+    expected = cells_by_rules(network, [-3] * d, [2] * d)
+    found = hm.enumerate_regions(network, hm.Box([-3] * d, [2] * d))
+    assert rule_problems(found, expected, expected.n_regions) == []
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

@@ -495,10 +495,10 @@ def test_the_replay_knows_the_same_maximum(n, heads, d, biased):
 
 
 def test_the_page_of_claims_is_fresh():
-    build = ledger_checks.docs_build()
-    page = (build.PAGES / "claims.md").read_text()
-    assert build.claims_are_fresh(page), "run: python docs/build.py --write-claims"
-    assert not build.claims_are_fresh(page.replace("**fails**", "**holds**", 1))
+    write = ledger_checks.docs_write()
+    page = (write.PAGES / "claims.md").read_text()
+    assert write.claims_are_fresh(page), "run: python docs/write.py claims"
+    assert not write.claims_are_fresh(page.replace("**fails**", "**holds**", 1))
 
 
 # The command

@@ -166,7 +166,7 @@ def test_lengths_of_the_segments_are_those_of_the_contacts(cells):
 
 
 def test_neighbouring_regions_have_different_colours(cells):
-    colours = region_colours(cells)
+    colours = region_colours(cells, cells.region_of_cell)
     i, j = cells.adjacency.T
     same = cells.region_of_cell[i] == cells.region_of_cell[j]
     assert ((colours[i] != colours[j]).any(axis=1) == ~same).all()
@@ -309,3 +309,89 @@ def test_a_block_whose_units_are_the_inputs_is_compared():
     ]
     titles = [axes.get_title().splitlines()[-1] for axes in compare_block(found, layer, box).axes]
     assert titles == ["2 cells", "4 cells", "6 cells", "8 cells"]
+
+
+# Classes and values -------------------------------------------------------------------------------------
+
+
+def test_areas_have_the_colour_of_their_class_and_the_boundary_is_drawn():
+    net = hm.Network.random_mlp([2, 8, 3], 0)
+    boundary = hm.decision_boundary(net, SQUARE)
+    axes = hm.enumerate_regions(net, SQUARE).plot(colour="class")
+    drawn = [c for c in axes.collections if isinstance(c, PolyCollection)]
+    colours = np.concatenate([c.get_facecolors()[:, :3] for c in drawn])
+    assert len(np.unique(colours.round(6), axis=0)) == len(np.unique(boundary.class_of_cell))
+    shares = {}
+    for c in drawn:
+        for path, colour in zip(c.get_paths(), c.get_facecolors(), strict=True):
+            key = tuple(colour[:3].round(6))
+            shares[key] = shares.get(key, 0.0) + area(path.vertices)
+    sizes = boundary.class_sizes[boundary.class_sizes > 0]
+    assert sorted(shares.values()) == pytest.approx(sorted(sizes))
+    thick = [
+        c
+        for c in axes.collections
+        if isinstance(c, LineCollection) and max(c.get_linewidths(), default=0) > 2
+    ]
+    lengths = np.diff(np.array(thick[0].get_segments()), axis=1)[:, 0]
+    assert np.hypot(*lengths.T).sum() == pytest.approx(boundary.total_size)
+
+
+def test_a_boundary_shows_data_points_with_the_markers_of_their_labels():
+    boundary = hm.decision_boundary(hm.Network.random_mlp([2, 8, 3], 0), SQUARE)
+    points = np.random.default_rng(0).uniform(-4, 4, (30, 2))
+    labels = boundary.classify(points)
+    axes = boundary.plot(points=points, labels=labels)
+    assert axes.get_title().startswith(f"{len(boundary)} pieces, length")
+    shown = [c for c in axes.collections if len(c.get_offsets()) > 1]
+    assert sum(len(c.get_offsets()) for c in shown) == 30
+    texts = [text.get_text() for text in axes.figure.legends[0].get_texts()]
+    assert "decision boundary" in texts
+    assert {f"label {c}" for c in np.unique(labels)} <= set(texts)
+    assert written(axes.figure).startswith(b"\x89PNG")
+    assert boundary.plot(points=points).figure.legends[0].get_texts()
+    with pytest.raises(InvalidInputError, match="labels must be 30 whole numbers"):
+        boundary.plot(points=points, labels=np.zeros(3))
+    with pytest.raises(InvalidInputError, match="points must have 2 columns"):
+        boundary.plot(points=points[:, :1])
+
+
+def test_jumps_are_dotted():
+    axes = hm.decision_boundary(TRANSFORMER, SQUARE).plot()
+    assert "... where outputs jump" in [text.get_text() for text in axes.figure.legends[0].get_texts()]
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_boundaries_on_the_line_and_in_space(d):
+    boundary = hm.decision_boundary(hm.Network.random_mlp([d, 6, 3], 2), hm.Box.cube(d, -4, 4))
+    axes = boundary.plot(points=[[0.5]], labels=[1]) if d == 1 else boundary.plot()
+    assert written(axes.figure).startswith(b"\x89PNG")
+    if d == 3:
+        with pytest.raises(InvalidInputError, match="points must be left out"):
+            boundary.plot(points=[[0.0, 0.0, 0.0]])
+
+
+def test_values_of_an_output_are_shaded_as_they_are():
+    net = hm.Network.random_mlp([2, 8, 3], 0)
+    found = hm.enumerate_regions(net, SQUARE)
+    axes = found.plot(colour="output:2")
+    mesh = next(c for c in axes.collections if hasattr(c, "_triangulation"))
+    places = np.column_stack([mesh._triangulation.x, mesh._triangulation.y])
+    assert np.allclose(mesh.get_array(), net(places)[:, 2])
+    for wrong, words in (("output:3", "one of the 3 outputs"), ("outputs", "colour must be one of")):
+        with pytest.raises(InvalidInputError, match=words):
+            found.plot(colour=wrong)
+    line = hm.enumerate_regions(hm.Network.random_mlp([1, 3, 1], 0), hm.Box([-1], [1]))
+    with pytest.raises(InvalidInputError, match="pictures of the plane"):
+        line.plot(colour="output")
+
+
+def test_neighbouring_cells_have_different_colours(cells):
+    colours = region_colours(cells, np.arange(cells.n_cells))
+    assert all((colours[i] != colours[j]).any() for i, j in cells.adjacency)
+
+
+def test_depths_by_class():
+    net = hm.Network.random(2, n_tokens=4, heads=1, depth=2, d_ff=4, rng=0)
+    figure = compare_depths(net, SQUARE, colour="class")
+    assert len(figure.axes) == 4

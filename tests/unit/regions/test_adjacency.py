@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from oracles.judging_regions import length_problems
 from oracles.made_cells import changed
 from oracles.random_networks import instance
+from oracles.rational_boundary import classifier
 from oracles.rational_regions import enumerate_rationally
 
 import hardmax as hm
 from hardmax.networks.layers import layers_of
 from hardmax.regions.cells import Cells, Ragged, decode_wall, encode_wall
-from hardmax.regions.maps.adjacency import adjacent_cells, possibly_collinear
+from hardmax.regions.maps.adjacency import adjacent_cells, lengths_of_contacts, possibly_collinear
+from hardmax.regions.maps.adjacency_kernels import UNCLEAR
 from hardmax.regions.maps.exact_maps import ExactMaps
 
 SQUARE = hm.Box.cube(2, -4, 4)
 
 
 def contacts_of(net, domain=SQUARE, change=lambda cells: cells):
+    """Contacts of the cells, changed or not, with their lengths measured."""
     cells = change(hm.enumerate_regions(net, domain).cells)
-    layers = layers_of(net)
-    return adjacent_cells(cells, layers, ExactMaps(layers, domain))
+    question = layers_of(net), ExactMaps(layers_of(net), domain)
+    contacts = adjacent_cells(cells, *question)
+    return contacts._replace(lengths=lengths_of_contacts(cells, *question, contacts))
 
 
 def as_dict(contacts):
@@ -228,3 +234,61 @@ def test_the_filter_keeps_what_may_be_collinear():
     kept = possibly_collinear(cells, cell_of, cell_of, np.arange(0, 3 * edges, 3))
     assert kept[n:].all()
     assert kept[:n].mean() < 0.05
+
+
+# Lengths ------------------------------------------------------------------------------------------
+
+
+def test_lengths_far_out_and_near_zero_are_those_of_the_rational_oracle():
+    """Ill-conditioned edges: a difference of coordinates near 1e15, contacts near 1e-16, almost parallel
+    lines. Differences of floats are wrong from the first or second digit there.
+    """
+    far = [classifier(427), *(instance(number) for number in (1021, 1072, 1077))]
+    for case in (*far, *(classifier(number) for number in (62, 90, 141, 162, 192))):
+        found, expected = (
+            enumerate_(case.network, case.domain)
+            for enumerate_ in (hm.enumerate_regions, enumerate_rationally)
+        )
+        assert not length_problems(found, expected), case
+        assert (found._contacts.lengths == UNCLEAR).any(), case  # these are what the filter is for
+
+
+def test_lengths_of_a_fan_of_almost_parallel_lines():
+    """Lines y = k h x - h k^2 / 2 for k = 0..6 with h = 2^-40, moved by 2^20: a closed form in fractions.
+
+    Two lines k < m cross at x = (k + m) / 2; line k is cut there, at places that are multiples of 1/2.
+    """
+    h, shift, n = Fraction(1, 2**40), 2**20, 7
+    rows = [[-k * h, Fraction(1)] for k in range(n)]
+    starts = [
+        h * k * k / 2 - shift + k * h * shift for k in range(n)
+    ]  # (x, y) moved to (x + shift, y + shift)
+    net = hm.Network.mlp(
+        [(np.array(rows, dtype=object), np.array(starts, dtype=object)), (np.ones((1, n)), [0])]
+    )
+    box = hm.Box([shift - 1, shift - 1], [shift + n, shift + 1])
+    found = hm.enumerate_regions(net, box)
+    expected = []
+    for k in range(n):
+        places = [Fraction(-1), *sorted(Fraction(k + m, 2) for m in range(n) if m != k), Fraction(n)]
+        expected += [float(b - a) * float(np.hypot(1, float(k * h))) for a, b in pairwise(places)]
+    assert sorted(found.adjacency_length.tolist()) == pytest.approx(sorted(expected), rel=1e-6)
+    assert not length_problems(found, enumerate_rationally(net, box))
+
+
+def test_lengths_beyond_the_squares_of_floats():
+    """Squares of lengths overflow, or vanish: a grid scaled by a power of two has lengths scaled by it."""
+    for exponent in (-600, 0, 600):
+        size = 2.0**exponent
+        net = hm.Network.mlp([(np.eye(2), [-size, size]), (np.ones((1, 2)), [0])])
+        found = hm.enumerate_regions(net, hm.Box.cube(2, -4 * size, 4 * size))
+        assert sorted((found.adjacency_length / size).tolist()) == [3, 3, 5, 5]
+
+
+def test_lengths_do_not_depend_on_how_well_floats_know_the_vertices():
+    for number in range(0, 60, 4):
+        case = instance(number)
+        found = hm.enumerate_regions(case.network, case.domain)
+        for change in (unknown, rough):
+            again = contacts_of(case.network, case.domain, change)
+            assert again.lengths == pytest.approx(found.adjacency_length, rel=1e-6), case

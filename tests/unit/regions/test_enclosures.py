@@ -221,3 +221,75 @@ def test_limits_and_bad_input(tmp_path):
             hm.trace_segment(net, start, end, **options)
     with pytest.raises(InvalidInputError, match="different points"):
         hm.trace_segment(net, start, start)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_tokens_are_traced_as_one_that_counts_twice(kind):
+    net = smooth_transformer(2, kind)  # no mask: nothing tells the tokens apart
+    start, end = ends(7, 4, 4)
+    start[3], end[3] = start[0], end[0]
+    trace = hm.trace_segment(net, start, end)
+    assert trace.n_unseparated == 0
+    assert (trace.routings != 3).all()  # the lower index stands for both
+    assert (trace.routings[:, :, 3] == trace.routings[:, :, 0]).all()
+    assert (trace.relu[:, :, 3] == trace.relu[:, :, 0]).all()
+    for (low, high), routings, relu in zip(trace.pieces, trace.routings, trace.relu, strict=True):
+        head = unit = 0
+        y = trace.point(float(low + high) / 2)[None]
+        for block in net.blocks:
+            if block.heads:
+                scores = block.scores(y)[0]  # (heads, T, T)
+                chosen = np.take_along_axis(scores, routings[head : head + block.heads, :, None], axis=-1)
+                assert (chosen >= scores - 1e-9).all()
+                y, head = block.forward(y), head + block.heads
+                continue
+            if block.width:
+                seen = block.trace(y[0])[2]
+                assert (relu[unit : unit + block.width] == np.asarray(seen, dtype=bool).T).all()
+            y, unit = block.forward(y[0])[None], unit + block.width
+
+
+def test_a_deep_network_that_floats_do_not_know_is_traced_with_series_of_high_order():
+    """Eight layers in which bounds lose fifteen digits: floats separate nothing in minutes."""
+    rng = np.random.default_rng(5)
+    d, blocks = 16, []
+    for _ in range(8):
+        w, v = 2 * rng.normal(size=(2, 2 * d, d)) / d**0.5
+        blocks += [LayerNorm(np.ones(d), np.zeros(d))]
+        blocks += [SmoothFeedForward(w, None, v.T, activation="gelu", skip=True)]
+    soft = {"rule": "softmax", "temperature": 1}
+    net = hm.Network(
+        [*blocks, hm.Attention(rng.normal(size=(1, 5, d)), None, rng.normal(size=(1, 5, d)), **soft)]
+    )
+    start = rng.normal(size=d)
+    end = start + 0.5 * rng.normal(size=d)
+    trace = hm.trace_segment(net, start, end)
+    assert trace.complete
+    assert trace.n_unseparated == 0
+    changes = sampled(net, start, end, 20_000)
+    assert judge(trace, changes) is None
+    assert trace.n_pieces == len(changes) + 1 == 2
+
+
+def test_both_arithmetics_give_the_same_trace(monkeypatch):
+    from dataclasses import replace
+
+    from hardmax.regions.enclosures import trace as module
+
+    net = smooth_transformer(4, "layer norm, GELU, softmax")
+    start, end = ends(4, 4, 4)
+    floats = hm.trace_segment(net, start, end)
+
+    def sharp(stages, width, size):
+        field = module.ArbField(128, Fraction(width) / 4, Fraction(1, 2**60))
+        return module.Isolation(stages, replace(field, order=10))
+
+    monkeypatch.setattr(module, "_arithmetic", sharp)
+    balls = hm.trace_segment(net, start, end)
+    assert floats.n_unseparated == balls.n_unseparated == 0
+    assert (floats.routings == balls.routings).all()
+    assert (floats.bits == balls.bits).all()
+    assert (
+        np.maximum(floats.brackets[:, 0], balls.brackets[:, 0])
+        <= np.minimum(floats.brackets[:, 1], balls.brackets[:, 1])
+    ).all()

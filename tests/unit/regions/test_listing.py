@@ -144,10 +144,83 @@ def test_threads_change_nothing(options):
     assert [one.exact_map(i) for i in range(len(one))] == [two.exact_map(i) for i in range(len(two))]
 
 
-def test_a_checkpoint_is_refused(tmp_path):
-    network = network_of(TOP_2, 2)
-    with pytest.raises(hm.errors.InvalidInputError, match="checkpoint must be left out"):
-        hm.enumerate_regions(network, hm.Box.cube(2, -1, 1), checkpoint=tmp_path / "run.npz")
+@pytest.mark.parametrize("options", [TOP_2, SPARSEMAX], ids=["top-2", "sparsemax"])
+@pytest.mark.parametrize("integers", [False, True], ids=["random", "integers"])
+def test_stopped_and_resumed_gives_the_same_bits(tmp_path, options, integers):
+    network, domain = network_of(options, 2, 3, n=6, integers=integers), hm.Box.cube(2, -2, 2)
+    straight = hm.enumerate_regions(network, domain)
+    path = tmp_path / "run.npz"
+    for most in (1, 2, 7, len(straight) - 1):
+        part = hm.enumerate_regions(network, domain, max_cells=most, checkpoint=path)
+        assert not part.complete
+        assert len(part) <= most
+        assert path.exists()
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hm.enumerate_regions(network, domain, checkpoint=path, progress=interrupt)
+    resumed = hm.enumerate_regions(network, domain, checkpoint=path)
+    assert not path.exists()
+    assert resumed.complete
+    np.testing.assert_array_equal(resumed.cells.routings, straight.cells.routings)
+    np.testing.assert_array_equal(resumed.vertices, straight.vertices)
+    np.testing.assert_array_equal(resumed.linear, straight.linear)
+    assert states_of(resumed) == states_of(straight)
+    counted = hm.count_cells(network, domain, max_cells=3, checkpoint=path)
+    assert not counted.complete
+    with pytest.raises(hm.errors.FileFormatError, match="belongs to another network"):
+        hm.enumerate_regions(network, domain, checkpoint=path)
+    assert hm.count_cells(network, domain, checkpoint=path).n_cells == len(straight)
+
+
+@pytest.mark.parametrize(("scale", "tau"), [(1.0, 1.0), (1e8, 1.0), (1.0, 1e-9), (1e8, 1e-9), (1.0, 1e-17)])
+def test_float_maps_of_sparsemax_keep_their_digits(scale, tau):
+    """Scores cancel before they are divided by the temperature: |score| / tau is up to 1e17 here."""
+    keys = np.array([[[-1.6, -0.9], [1.5, -1.2], [0.2, 1.7]]])
+    head = hm.Attention(
+        scale * keys,
+        -scale * np.square(keys).sum(axis=2) / 2,
+        keys,
+        skip=False,
+        rule="sparsemax",
+        temperature=tau,
+    )
+    cells = hm.enumerate_regions(hm.Network([head]), hm.Box.cube(2, -3, 3))
+    assert len(cells) == 7
+    for i in range(len(cells)):
+        linear, offset = cells.exact_map(i)
+        exact = np.array([[*row, b] for row, b in zip(linear, offset, strict=True)], dtype=np.float64)
+        stored = np.column_stack([cells.linear[i], cells.offset[i]])
+        assert np.abs(stored - exact).max() <= 1e-9 * np.abs(exact).max()
+
+
+def test_as_the_temperature_falls_cells_are_faces_of_the_diagram_and_only_keys_keep_area():
+    """In general position: a cell per key, wall and vertex of the power diagram, once tau is small.
+
+    Six keys in the plane, in a box whose boundary no vertex lies on: by Euler's relation in the box, cells of
+    single keys, pairs and triples are as many as cells, edges and vertices of the diagram. The area of pairs
+    is tau times a constant, that of triples tau squared times one, exactly.
+    """
+    keys = np.array([[[-1.6, -0.9], [1.5, -1.2], [0.2, 1.7], [-0.9, 0.6], [0.6, 0.1], [1.7, 1.1]]])
+    hard = hm.Network([hm.Attention(keys, -np.square(keys).sum(axis=2) / 2, keys, skip=False)])
+    box = hm.Box.cube(2, -3, 3)
+    diagram = hm.enumerate_regions(hard, box)
+    corners = diagram.vertices.round(9)
+    inner = np.unique(corners[(np.abs(corners) < 3).all(axis=1)], axis=0)
+    areas = []
+    for tau in (2.0**-10, 2.0**-20, 2.0**-30):
+        soft = hm.enumerate_regions(hard.with_rule("sparsemax", temperature=tau), box)
+        sizes = soft.chosen(0)[:, 0].sum(axis=1)
+        counts = np.bincount(sizes, minlength=4).tolist()
+        assert counts == [0, len(diagram), len(diagram.adjacency), len(inner)]
+        winners = {int(np.flatnonzero(row)[0]) for row in soft.chosen(0)[sizes == 1, 0]}
+        assert winners == set(diagram.routings[:, 0].tolist())
+        areas.append([soft.volumes[sizes == n].sum() for n in (2, 3)])
+    ratios = np.array(areas[:-1]) / np.array(areas[1:])
+    np.testing.assert_allclose(ratios[:, 1], 2.0**20, rtol=1e-4)
+    np.testing.assert_allclose(ratios[:, 0], 2.0**10, rtol=1e-2)
 
 
 # ----------------------------------------------------------------------------------------------

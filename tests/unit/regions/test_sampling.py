@@ -466,7 +466,7 @@ def test_estimates_in_a_polygon():
             EmptyDomainError,
             "wide",
         ),
-        ({"network": "net"}, InvalidInputError, "network must be a hardmax Network, but was a str"),
+        ({"network": 3}, InvalidInputError, "network must be a Network, .* but was 3"),
         ({"n_samples": 0}, InvalidInputError, "n_samples must be a whole number of at least 1, but was 0"),
         ({"n_samples": 1e6}, InvalidInputError, "n_samples must be a whole number"),
         ({"n_samples": True}, InvalidInputError, "n_samples must be a whole number"),

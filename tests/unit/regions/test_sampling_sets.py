@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import InvalidInputError
 from hardmax.networks import MixtureOfExperts
 
 
@@ -43,8 +42,3 @@ def test_threads_do_not_change_the_sample():
     network, box = networks()["experts"], hm.Box.cube(2, -2, 2)
     counts = [hm.estimate_cells(network, box, n_samples=200_000, n_jobs=n).counts for n in (1, 2)]
     assert (counts[0] == counts[1]).all()
-
-
-def test_segments_refuse_sets_with_a_sentence():
-    with pytest.raises(InvalidInputError, match="must have blocks that choose single keys here"):
-        hm.trace_segment(networks()["top-k"], [0.0, 0.0], [1.0, 1.0])

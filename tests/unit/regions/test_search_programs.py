@@ -211,7 +211,23 @@ def test_units_of_a_network():
 @numba.njit
 def proven(n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, z_code, lp):
     return dependence_kernels.never_negative(
-        n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, 4e-16, z_code, -1, lp
+        n,
+        net,
+        units,
+        path,
+        errors,
+        path_signs,
+        rows,
+        row_errors,
+        codes,
+        signs,
+        m,
+        -1,
+        z,
+        4e-16,
+        z_code,
+        -1,
+        lp,
     )
 
 

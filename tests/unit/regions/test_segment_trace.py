@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import flint
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.attention_rules import cells_by_rules, value_by_rules
 from oracles.random_networks import instance
 
 import hardmax as hm
@@ -145,7 +147,7 @@ def test_an_affine_network_is_one_piece():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((None, START, END), {}, "network must be a hardmax Network"),
+        ((None, START, END), {}, "network must be a Network"),
         ((NETWORK, [0.0], END), {}, "start must have the 5 coordinates"),
         ((NETWORK, START, [0.0]), {}, "end must have the 5 coordinates"),
         ((NETWORK, START, START), {}, "start and end must be different points"),
@@ -158,3 +160,76 @@ def test_an_affine_network_is_one_piece():
 def test_bad_input_gets_one_sentence(arguments, options, message):
     with pytest.raises(hm.errors.HardmaxError, match=message):
         hm.trace_segment(*arguments, **options)
+
+
+# Heads that choose sets -------------------------------------------------------------------------------------
+
+RULES = [
+    {"rule": "top-k", "k": 2},
+    {"rule": "top-k", "k": 3, "ties": "leftmost"},
+    {"rule": "sparsemax", "temperature": 0.75},
+]
+
+
+def rule_network(options, d, seed):
+    rng = np.random.default_rng(seed)
+    draw = rng.standard_normal if seed % 2 else lambda shape: rng.integers(-3, 4, shape).astype(float)
+    heads = [
+        hm.Attention(draw((2, 5, d)), draw((2, 5)), draw((2, 5, d)), **options, skip=bool(i))
+        for i in range(2)
+    ]
+    return hm.Network([heads[0], hm.FeedForward(draw((3, d)), draw(3), draw((d, 3)), skip=True), heads[1]])
+
+
+@pytest.mark.parametrize("options", RULES)
+@pytest.mark.parametrize("seed", range(6))
+def test_sets_on_a_line_are_those_of_the_oracle(options, seed):
+    network = rule_network(options, 1, seed)
+    trace = hm.trace_segment(network, [4], [-4])
+    expected = cells_by_rules(network, [-4], [4]).cells
+    ends = [sorted(Fraction(x, t) for (x, t), _ in cell.piece.vertices) for cell in expected]
+    order = sorted(range(len(expected)), key=lambda i: ends[i], reverse=True)
+    assert trace.complete
+    assert trace.n_pieces == len(expected)
+    for place, i in enumerate(order):
+        states = expected[i].states
+        for block, of_block in ((0, states[0]), (2, states[2])):
+            chosen = trace.chosen(block)[place]
+            assert tuple(tuple(np.flatnonzero(keys).tolist()) for keys in chosen) == of_block
+        if place + 1 < len(order):
+            assert trace.exact_breakpoint(place) == (4 - ends[i][0]) / 8
+        slopes = [float(-8 * row[0]) for row in expected[i].map]
+        np.testing.assert_allclose(trace.slopes[place], slopes, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", RULES)
+def test_sets_in_space_take_the_right_values(options):
+    network = rule_network(options, 3, 1)
+    start, end = np.array([-2.0, 1.0, 3.0]), np.array([2.0, 0.5, -3.0])
+    trace = hm.trace_segment(network, start, end)
+    places = [Fraction(0), *(trace.exact_breakpoint(i) for i in range(trace.n_pieces - 1)), Fraction(1)]
+    assert places == sorted(set(places))
+    for i, (low, high) in enumerate(pairwise(places)):
+        t = (low + high) / 2
+        point = [Fraction(a) + t * (Fraction(b) - Fraction(a)) for a, b in zip(start, end, strict=True)]
+        value = trace.values[i, 0] + float(t - low) * trace.slopes[i]
+        np.testing.assert_allclose(value, [float(v) for v in value_by_rules(network, point)], atol=1e-9)
+    across = hm.enumerate_regions(network.restrict(start, [end - start]), hm.Box([0], [1]))
+    assert across.n_cells == trace.n_pieces
+
+
+@pytest.mark.parametrize("options", RULES)
+def test_traces_of_sets_are_cut_short_and_saved(options, tmp_path):
+    network = rule_network(options, 2, 1)
+    trace = hm.trace_segment(network, [-4, 1], [4, 0])
+    part = hm.trace_segment(network, [-4, 1], [4, 0], max_pieces=2)
+    assert not part.complete
+    assert part.n_pieces == 2
+    np.testing.assert_array_equal(part.chosen(2), trace.chosen(2)[:2])
+    trace.save(tmp_path / "trace.npz")
+    loaded = hm.load(tmp_path / "trace.npz")
+    np.testing.assert_array_equal(loaded.chosen(0), trace.chosen(0))
+    np.testing.assert_array_equal(loaded.values, trace.values)
+    assert loaded.exact_breakpoint(0) == trace.exact_breakpoint(0)
+    with pytest.raises(hm.errors.InvalidInputError, match="block must be the number"):
+        trace.chosen(1)

@@ -21,6 +21,7 @@ from hardmax.regions.engine import layer_kernels, sign_kernels
 from hardmax.regions.engine.decide import CompiledLadder
 from hardmax.regions.engine.sign_kernels import MISSING
 from hardmax.regions.plane.machine import PlaneMachine
+from hardmax.regions.search import integer_kernels
 from hardmax.regions.search.machine import SearchMachine
 from hardmax.regions.space.machine import SpaceMachine
 
@@ -95,18 +96,19 @@ def test_rows_behind_ties_are_those_of_rationals(d, thirds):
                 for i, row in enumerate(rows):
                     places = here.z_at + here.rows * np.arange(d + 1) + i
                     row_of_pairs(d + 1, net, machine.signs, rungs, layer, i)
-                    for k in (0, len(rungs.mod.primes) - 1):
-                        row_modulo(d + 1, net, machine.signs, rungs, k, layer, i)
+                    for block in range(len(rungs.mod.primes)):
+                        row_modulo(d + 1, net, machine.signs, rungs, block, layer, i)
                     for place, value, unit in zip(places, row, units, strict=True):
                         exact = Fraction(int(value.p), int(value.q)) * Fraction(unit)
                         bound = error[layer_kernels.RC if place == places[-1] else layer_kernels.RA]
                         assert abs(Fraction(machine.path[place]) - exact) <= Fraction(bound)
                         pair = Fraction(rungs.pairs.high[place]) + Fraction(rungs.pairs.low[place])
                         assert abs(pair - exact) <= Fraction(finer) * Fraction(bound)
-                        for k in (0, len(rungs.mod.primes) - 1):
-                            prime = int(rungs.mod.primes[k])
+                        for block, lane in np.ndindex(rungs.mod.primes.shape):
+                            prime = int(rungs.mod.primes[block, lane])
                             expected = residue(flint.fmpq(*exact.as_integer_ratio()), prime)
-                            assert int(rungs.mod.path[k, place]) % prime == expected
+                            found = rungs.mod.path[block, residue_kernels.LANES * place + lane]
+                            assert int(found) % prime == expected
                 behind += means > 0.1
     assert behind > 10
 
@@ -126,11 +128,32 @@ def test_ties_need_no_rationals_and_give_the_cells_of_rationals(d):
     assert tied > 5
 
 
-def test_the_search_joins_keys_of_whole_numbers():
-    """Rows that are called exact are those of rationals, also behind means; most heads need no rationals."""
-    cells = rational = behind = 0
-    for d, seed in product((2, 3), range(16)):
-        network = tied_network(d, seed)
+@kernel
+def row_in_units(n, net, units, path, errors, code, out):
+    return integer_kernels.whole_row(n, net, units, path, errors, code, 1, -1, out)
+
+
+def row_of_whole_numbers(machine, layer, i, j):
+    """Row i of a fold layer, or j minus i of a layer of heads, as the search knows it; None if it does
+    not."""
+    out, here, error = np.zeros(machine.n), machine.program.row(layer), machine.errors[layer]
+    code = (layer << 54) | ((i << 19 | j) if here.heads else i << 38)
+    if not row_in_units(
+        machine.n, machine.program.net, machine._units, machine.path, machine.errors, code, out
+    ):
+        return None
+    table = machine._units.layers[layer]
+    multiple = error[layer_kernels.MULTIPLE] * table[integer_kernels.DENOMINATOR]
+    return [Fraction(v) * Fraction(table[integer_kernels.Z_UNIT]) / Fraction(multiple) for v in out]
+
+
+@pytest.mark.parametrize("thirds", [False, True])
+def test_the_search_joins_keys_of_whole_numbers(thirds):
+    """Rows that are called exact or whole are those of rationals, also behind means; no head needs
+    rationals."""
+    behind = odd = 0
+    for d, seed in product((2, 3, 7), range(12)):
+        network = tied_network(d, seed, thirds=thirds)
         machine, exact = (
             machine_of(network, d, arithmetic=arithmetic, store=True, search=True)
             for arithmetic in ("certified", "exact")
@@ -139,19 +162,49 @@ def test_the_search_joins_keys_of_whole_numbers():
             machine.advance(3)
             for layer in range(0 if machine.done else layer_of(machine) + 1):
                 here, error = machine.program.row(layer), machine.errors[layer]
-                for i, row in enumerate(exact_rows(machine, layer)):
+                rows = [[Fraction(int(w.p), int(w.q)) for w in row] for row in exact_rows(machine, layer)]
+                for i, row in enumerate(rows):
                     found = [Fraction(v) for v in machine.path[here.z_at + here.rows * np.arange(d + 1) + i]]
-                    off = [abs(v - Fraction(int(w.p), int(w.q))) for v, w in zip(found, row, strict=True)]
+                    off = [abs(v - w) for v, w in zip(found, row, strict=True)]
                     assert max(off[:-1]) <= Fraction(error[layer_kernels.RA])
                     assert off[-1] <= Fraction(error[layer_kernels.RC])
                     if error[layer_kernels.ROWS_EXACT]:
                         assert max(off) == 0
                         behind += error[layer_kernels.MEANS] > 0.1
+                    if i > 0 or not here.heads:
+                        if here.kind == layer_kernels.AFFINE:
+                            continue
+                        first = rows[0] if here.heads else [0] * (d + 1)
+                        whole = row_of_whole_numbers(machine, layer, 0 if here.heads else i, i)
+                        assert whole == [v - w for v, w in zip(row, first, strict=True)]
+                        odd += error[layer_kernels.MULTIPLE] % 3 == 0
         for found, expected in zip(signatures(machine), signatures(exact), strict=True):
             assert np.array_equal(found, expected)
-        cells, rational = cells + machine.n_cells, rational + machine.n_rational
-    assert behind > 0
-    assert 20 * rational < cells
+        assert machine.n_rational == 0
+    assert behind > 0 or thirds
+    assert odd > 50
+
+
+@kernel
+def in_units(value, off, e, u):
+    return integer_kernels.whole_number(value, off, e, u)
+
+
+def test_whole_numbers_are_only_those_that_floats_tell():
+    """With a unit of 1/4 behind a mean of three keys, numbers are multiples of a twelfth."""
+    e, u = np.zeros(layer_kernels.ERRORS), np.zeros(7)
+    e[layer_kernels.MULTIPLE], u[integer_kernels.Z_UNIT], u[integer_kernels.DENOMINATOR] = 3.0, 0.25, 1.0
+    assert in_units(7 / 12, 1e-16, e, u) == 7
+    assert in_units(7 / 12 + 0.03, 0.04, e, u) == 7
+    assert np.isnan(in_units(7 / 12, 0.042, e, u))  # half a unit
+    assert in_units(-1e-17, 1e-16, e, u) == 0
+    assert np.isnan(in_units(2.0**49 / 3, 0.0, e, u))  # the last rounding is as large as the unit
+    u[integer_kernels.DENOMINATOR] = 5.0
+    assert in_units(7 / 60, 1e-16, e, u) == 7
+    for change in ({"multiple": 0.0}, {"unit": 0.0}, {"multiple": 2.0**31}):
+        e[layer_kernels.MULTIPLE] = change.get("multiple", 3.0)
+        u[integer_kernels.Z_UNIT] = change.get("unit", 0.25)
+        assert np.isnan(in_units(0.0, 0.0, e, u))
 
 
 def test_keys_that_all_agree_win_together():
@@ -204,7 +257,7 @@ def mistakes(d, count):
 
 
 @pytest.mark.parametrize("d", [2, 3])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3, 8])
 def test_the_number_of_tied_keys_counts_in_denominators(d, count):
     assert mistakes(d, count) == 0
 
@@ -219,12 +272,12 @@ def test_that_test_sees_a_bound_that_does_not_grow_and_a_prime_too_few(forgotten
         return rungs._replace(denominators=rungs.denominators - forgotten)
 
     monkeypatch.setattr(CompiledLadder, "_tables", smaller)
-    assert mistakes(2, 1) > 0
+    assert mistakes(2, residue_kernels.LANES) > 0  # one prime of a block more would see it
 
 
 @kernel
 def inverse_of(number, prime):
-    return residue_kernels.reciprocal(number, prime, 1.0 / prime)
+    return residue_kernels.reciprocal(number, prime)
 
 
 @kernel

@@ -325,3 +325,51 @@ def test_a_damaged_file_is_refused(name, spoiled, tmp_path):
     path = storage.write(tmp_path / "trace.npz", storage.Stored(trace.kind, state, trace.provenance))
     with pytest.raises(FileFormatError, match="do not fit together"):
         hm.load(path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equal_tokens_traced_once_give_the_trace_of_all_tokens(seed):
+    """The sweep over all tokens is the judge; masks, biases and positions that tell tokens apart included."""
+    import time
+
+    from hardmax.regions.sequences.equal_tokens import kinds_of_tokens
+    from hardmax.regions.sequences.sweep import Sweep
+    from hardmax.regions.sequences.trace import TransformerTrace, _swept, segment_of
+
+    rng = np.random.default_rng(seed)
+    n, d = 7, 3
+    mask = np.ones((n, n), dtype=bool)
+    mask[:, 5] = False
+    more = {
+        0: {},
+        1: {"mask": mask},
+        2: {"score_bias": np.where(np.arange(n)[:, None] < 3, 0.5, 0.0) * np.ones((2, n, n))},
+        3: {"ties": ("leftmost", "rightmost", "mean")[seed % 3]},
+    }[seed % 4]
+    looks = [
+        hm.SelfAttention(*rng.integers(-2, 3, (3, 2, 2, d)), rng.integers(-2, 3, (2, d, 2)), **more)
+        for _ in range(2)
+    ]
+    units = hm.FeedForward(
+        rng.integers(-2, 3, (4, d)), rng.integers(-2, 3, 4), rng.integers(-2, 3, (d, 4)), skip=True
+    )
+    places = hm.networks.Positions(rng.integers(0, 2, (n, d))) if seed >= 8 else None
+    blocks = [*([] if places is None else [places]), looks[0], units, looks[1]]
+    model = hm.Transformer(blocks, read=(2, 6) if seed % 2 else None)
+    start, end = rng.integers(-3, 4, (2, n, d)).astype(float)
+    for t, other in ((4, 1), (6, 1), (3, 0), (5, 2)):
+        start[t], end[t] = start[other], end[other]
+    found = hm.trace_segment(model, start, end)
+    first, last = segment_of(model, start, end)
+    sweep = _swept(Sweep(model, first, last), time.monotonic(), None, None, None)
+    judge = TransformerTrace._of(model, first, last, sweep.record, sweep.done)
+    if seed < 8 and more.get("ties") != "rightmost":
+        assert len(np.unique(kinds_of_tokens(model, first, last))) < n
+    assert found.n_pieces == judge.n_pieces
+    assert (found.routings == judge.routings).all()
+    assert (found.relu == judge.relu).all()
+    for i in range(found.n_pieces):
+        for ours, theirs in zip(found.exact_affine(i), judge.exact_affine(i), strict=True):
+            assert (ours == theirs).all()
+    for i in range(len(found.breakpoints)):
+        assert found.exact_breakpoint(i) == judge.exact_breakpoint(i)

@@ -253,7 +253,7 @@ def test_temperature_scales_with_the_scores(scale):
 def test_wrong_input_gets_a_sentence():
     net = hm.Network([hm.Affine([[1.0], [0.0]])])
     with pytest.raises(hm.errors.InvalidInputError, match="network must be a Network"):
-        hm.certified_temperature("net", [[1.0]])
+        hm.certified_temperature(3, [[1.0]])
     with pytest.raises(hm.errors.InvalidInputError, match="at least one input"):
         hm.certified_temperature(net, np.zeros((0, 1)))
     with pytest.raises(hm.errors.DimensionMismatchError, match="readout must have one column"):

@@ -459,7 +459,7 @@ def test_first_change_and_shares_fit_together():
 def test_survival_needs_a_network_and_points():
     net = hm.networks.sawtooth_network(1, 2, 1, 1)
     with pytest.raises(InvalidInputError, match="network must be a Network"):
-        hm.temperature.surviving_cells("net", 1.0, [[0.5]])
+        hm.temperature.surviving_cells(3, 1.0, [[0.5]])
     with pytest.raises(InvalidInputError, match="at least one point"):
         hm.temperature.surviving_cells(net, 1.0, np.empty((0, 1)))
 

@@ -1,4 +1,4 @@
-"""How many heads and layers does my task need? The smallest architectures that learn a target by InfoFlow.
+"""How many heads and layers does my task need? The smallest architectures that carry it, by InfoFlow.
 
 For every depth the fewest heads are found with which a plan of maxima exists
 (:mod:`hardmax.flow.costs.plan_search`), and beside them one head that reads everything. Widths follow from
@@ -20,13 +20,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardmax.bounds.large_integers import positive
-from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, exponent_of
 from hardmax.flow.costs.estimate import sampled_needs, set_sizes
 from hardmax.flow.costs.plan_search import Assignment, Need, assign, plan_for, unproven_terms
 from hardmax.flow.information_sets import information_sets
 from hardmax.results import Result
+from hardmax.targets.naming import as_target
 from hardmax.targets.target import Target
 
 _STEPS = 64  # exponents between which a budget chooses: 0, 1/8, 2/8, ...
@@ -45,7 +45,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One architecture that learns the target."""
+    """One architecture that carries what the target needs."""
 
     _nested: ClassVar[dict[str, type]] = {"without": Removal}
 
@@ -62,7 +62,7 @@ class Suggestion:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Advice(Result):
-    """Architectures that learn a target, the smallest first.
+    """Architectures that carry what a target needs, the smallest first. Nothing is trained.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Advice(Result):
 
 
 def advise(
-    target: Target,
+    target: Target | str,
     n_tokens: int,
     *,
     max_depth: int = 3,
@@ -137,11 +137,12 @@ def advise(
     n_suggestions: int = 6,
     rng: int | np.random.Generator = 0,
 ) -> Advice:
-    """Suggest the smallest architectures that learn a target, by InfoFlow.
+    """Suggest the smallest architectures that carry what a target needs, by InfoFlow. Nothing is trained.
 
     Parameters
     ----------
-    target : Target
+    target : Target or str
+        Or its name or text form, as :func:`hardmax.targets.named` reads it.
     n_tokens : int
         T.
     max_depth, max_heads : int
@@ -166,6 +167,8 @@ def advise(
     >>> import hardmax as hm
     >>> hm.advise(hm.targets.retrieval(1), 64).suggestions[0].heads
     (1,)
+    >>> hm.advise("pairwise:2", n_tokens=64).suggestions[0].heads
+    (2, 2)
     >>> target = hm.targets.pairwise([[[1, 0], [0, -1]], [[-1, 2], [2, 1]]])
     >>> for each in hm.advise(target, 32).suggestions:
     ...     print(each.heads, each.widths, each.rules, each.parameters)
@@ -173,8 +176,7 @@ def advise(
     (1, 1, 1) (4, 6, 8) maxima 1351
     (1,) (64,) everything 33537
     """
-    if not isinstance(target, Target):
-        raise InvalidInputError(f"target must be a Target, but was a {type(target).__name__}.")
+    target = as_target(target)
     n_tokens = positive("n_tokens of this target", n_tokens, least=target.min_tokens)
     max_depth, n_samples = positive("max_depth", max_depth), positive("n_samples", n_samples)
     max_heads = None if max_heads is None else positive("max_heads", max_heads)

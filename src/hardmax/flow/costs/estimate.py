@@ -28,6 +28,7 @@ from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, 
 from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import Plan
 from hardmax.results import Result
+from hardmax.targets.naming import as_target
 from hardmax.targets.target import Interval, Target
 
 Rules = Literal["max-position", "positions", "max-position and positions", "global"]
@@ -103,7 +104,7 @@ class CostEstimate(Result):
     >>> matrices = np.random.default_rng(0).standard_normal((3, 4, 4))
     >>> estimate = hm.estimate_cost(hm.targets.pairwise(matrices), hm.Architecture(32, 4, (3, 3), 18))
     >>> estimate
-    <CostEstimate: max-position, exponent 1/3 to 1/3; learns on 256 of 256 samples>
+    <CostEstimate: max-position, exponent 1/3; carried on 256 of 256 samples>
     >>> estimate.rules, estimate.set_size, estimate.global_exponent
     ('max-position', 6, Fraction(55, 9))
     >>> estimate.thresholds["heads"]
@@ -168,8 +169,8 @@ class CostEstimate(Result):
     def _summary(self) -> str:
         learned = round(self.share * self.n_samples)
         return (
-            f"{self.rules}, exponent {self.lower} to {self.upper}; learns on {learned} of {self.n_samples} "
-            "samples"
+            f"{self.rules}, {exponent_range(self.lower, self.upper)}; "
+            f"carried on {learned} of {self.n_samples} samples"
         )
 
     def _table(self) -> Mapping[str, Sequence[Any]]:
@@ -187,7 +188,7 @@ class CostEstimate(Result):
 
 
 def estimate_cost(
-    target: Target,
+    target: Target | str,
     architecture: Architecture,
     *,
     n_samples: int = 256,
@@ -198,7 +199,8 @@ def estimate_cost(
 
     Parameters
     ----------
-    target : Target
+    target : Target or str
+        Or its name or text form, as :func:`hardmax.targets.named` reads it.
         Its domain is where samples are drawn.
     architecture : Architecture
         T, d, heads and widths.
@@ -222,11 +224,13 @@ def estimate_cost(
     >>> target = hm.targets.retrieval(6)
     >>> six = hm.estimate_cost(target, hm.Architecture(64, 6, (6,), 36))
     >>> print(six.verdict)
-    max-position retrieval learns it with sets of up to 6 tokens: cost epsilon^-0 by the law, and no less
+    max-position retrieval carries what it needs with sets of up to 6 tokens: cost epsilon^-0 by the law, and
+    no less
     >>> five = hm.estimate_cost(target, hm.Architecture(64, 6, (5,), 35))
     >>> five.rules, five.upper, five.thresholds["heads"]
     ('global', Fraction(349, 35), 6)
     """
+    target = as_target(target)
     _check(target, architecture, n_samples)
     T, d = architecture.n_tokens, architecture.d_token
     generator = np.random.default_rng(rng)
@@ -314,8 +318,6 @@ def set_sizes(target: Target, architecture: Architecture) -> SetSizes:
 
 
 def _check(target: Target, architecture: Architecture, n_samples: int) -> None:
-    if not isinstance(target, Target):
-        raise InvalidInputError(f"target must be a Target, but was a {type(target).__name__}.")
     if not isinstance(architecture, Architecture):
         raise InvalidInputError(
             f"architecture must be an Architecture, but was a {type(architecture).__name__}."
@@ -400,8 +402,13 @@ def _verdict(rules: Rules, size: int, lower: Fraction, upper: Fraction, only_see
         return f"no plan of maxima was found with these heads; reading everything, {size} tokens: {cost}"
     how = {"positions": "reading fixed positions"}.get(rules, f"{rules} retrieval")
     tail = ", and no less" if lower == upper else f", at least epsilon^-{_decimal(lower)}"
-    learns = "learns it on all samples" if only_seen else "learns it"
-    return f"{how} {learns} with sets of up to {size} tokens: {cost}{tail}"
+    carries = "carries what it needs on all samples" if only_seen else "carries what it needs"
+    return f"{how} {carries} with sets of up to {size} tokens: {cost}{tail}"
+
+
+def exponent_range(lower: Fraction, upper: Fraction) -> str:
+    """In words: one exponent where both ends agree."""
+    return f"exponent {upper}" if lower == upper else f"exponent {lower} to {upper}"
 
 
 def _decimal(value: Fraction) -> str:

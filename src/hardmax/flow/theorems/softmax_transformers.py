@@ -431,7 +431,7 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise MissingExtraError(
-            "to_torch needs torch, which is not installed; try: pip install 'hardmax[training]'."
+            "to_torch needs torch, which is not installed; try: pip install torch."
         ) from error
     return torch
 

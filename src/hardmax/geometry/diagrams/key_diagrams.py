@@ -128,7 +128,7 @@ class KeyDiagram(Result):
         >>> hm.power_diagram([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]]).vertices().tolist()
         [[1.0, 1.0]]
         """
-        return vertices_of(self._cells, self._cell_scores)
+        return vertices_of(self._cells, self._cell_scores)[0]
 
     def polygons(self, box: Box) -> list[Floats]:
         """The cells of a diagram in the plane, clipped to a box: corners counter-clockwise, one list per key
@@ -241,34 +241,44 @@ def counter_clockwise(corners: Floats) -> Floats:
     return np.ascontiguousarray(corners[order])
 
 
-def vertices_of(cells: Refinement, scores: Scores) -> Floats:
-    """The vertices of all cells, each once.
+def vertices_of(cells: Refinement, scores: Scores) -> tuple[Floats, list[Integers]]:
+    """The vertices of all cells, each once, and for each generator of each cell the vertex that it is: -1 for
+    a ray.
 
     A vertex is named by the keys that tie there. In general position every cell around it sees the same d + 1
     keys; otherwise different cells see different ones, and the points are compared as rationals.
     """
     d = scores.d
-    if len(cells.lines()):
-        return np.empty((0, d))
-    if cells.is_fan:
-        return np.zeros((1, d))
+    if len(cells.lines()) or cells.is_fan:
+        apex = np.zeros((0 if len(cells.lines()) else 1, d))
+        return apex, [np.full(len(cells.generators(i)), -1) for i in range(cells.n_cells)]
     found: dict[frozenset[int], Floats] = {}
+    names: list[list[frozenset[int] | None]] = []
     for i in range(cells.n_cells):
         generators = cells.generators(i)
         tied: list[set[int]] = [{int(cells.choices[i, 0])} for _ in generators]
         for (_, other), on in cells.facets_with_generators(i):
             for g in on.tolist():
                 tied[g].add(other)
-        for g, keys in zip(generators, tied, strict=True):
-            if g[0] > 0.0:
+        names.append(
+            [frozenset(keys) if g[0] > 0.0 else None for g, keys in zip(generators, tied, strict=True)]
+        )
+        for g, name in zip(generators, names[-1], strict=True):
+            if name is not None:
                 with np.errstate(over="ignore"):  # a vertex beyond float64 is at infinity
-                    found.setdefault(frozenset(keys), g[1:] / g[0])
+                    found.setdefault(name, g[1:] / g[0])
     points = list(found.values())
+    place = {name: i for i, name in enumerate(found)}
     if cells.degenerate:
-        exact = {_exact_vertex(scores, sorted(keys)) for keys in found}
-        points = [np.array([nearest_float(v) for v in point]) for point in exact]
+        exact = {name: _exact_vertex(scores, sorted(name)) for name in found}
+        distinct = {point: i for i, point in enumerate(dict.fromkeys(exact.values()))}
+        place = {name: distinct[point] for name, point in exact.items()}
+        points = [np.array([nearest_float(v) for v in point]) for point in distinct]
     array = np.array(points).reshape(-1, d)
-    return np.ascontiguousarray(array[np.lexsort(array.T[::-1])])
+    order = np.lexsort(array.T[::-1])
+    rank = np.argsort(order)
+    numbers = [np.array([-1 if n is None else rank[place[n]] for n in row], dtype=np.int64) for row in names]
+    return np.ascontiguousarray(array[order]), numbers
 
 
 def _exact_vertex(scores: Scores, keys: list[int]) -> tuple[Fraction, ...]:

@@ -35,6 +35,7 @@ from hardmax.geometry.diagrams.key_diagrams import KeyDiagram, scores_of_source
 from hardmax.geometry.diagrams.location import Locator
 from hardmax.geometry.diagrams.max_margins import MaxMargin, max_margins
 from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram, checked_k
+from hardmax.geometry.diagrams.voronoi_views import VoronoiView, voronoi_view
 from hardmax.geometry.scores import Scores
 
 Floats = NDArray[np.float64]
@@ -233,6 +234,26 @@ class PowerDiagram(KeyDiagram):
     @cached_property
     def _reach(self) -> MaxMargin:
         return max_margins(self.scores, self.nonempty, self.witnesses)
+
+    # In the form of SciPy
+    # ------------------------------------------------------------------------------------------------------
+
+    def as_voronoi(self) -> VoronoiView:
+        """The diagram with the attributes of ``scipy.spatial.Voronoi``, for code written for that class.
+
+        In at most four dimensions. Regions are those of cells with interior; a site without one has region
+        -1.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> view = hm.power_diagram([[0, 0], [2, 0], [0, 2], [2, 2]]).as_voronoi()
+        >>> view.vertices.tolist(), view.ridge_points.tolist()
+        ([[1.0, 1.0]], [[0, 1], [0, 2], [1, 3], [2, 3]])
+        >>> view.regions, view.ridge_vertices
+        ([[-1, 0], [-1, 0], [-1, 0], [-1, 0]], [[-1, 0], [-1, 0], [-1, 0], [-1, 0]])
+        """
+        return voronoi_view(self, self._cells)
 
     # As a result
     # ------------------------------------------------------------------------------------------------------

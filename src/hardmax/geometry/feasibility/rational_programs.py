@@ -108,6 +108,24 @@ def convex_weights(rows: Sequence[Sequence[flint.fmpq]]) -> list[flint.fmpq] | N
     return [value / total for value in scaled]
 
 
+def smallest_point(points: Sequence[Sequence[flint.fmpq]]) -> list[flint.fmpq]:
+    """The point of smallest norm in the hull of rational points: Wolfe's walk to its end, without rounding.
+
+    Examples
+    --------
+    >>> smallest_point([[flint.fmpq(v) for v in point] for point in [[3, 0], [0, 4], [5, 5]]])
+    [48/25, 36/25]
+    """
+    entries, _ = _common_multiples([value for point in points for value in point])
+    width = len(points[0])
+    weights = _Walk(points.__getitem__).smallest(
+        [entries[at : at + width] for at in range(0, len(entries), width)]
+    )
+    return [
+        sum((weight * points[i][c] for i, weight in weights.items()), flint.fmpq(0)) for c in range(width)
+    ]
+
+
 class _Walk:
     """The state of the walk: rows seen so far as integers, the corral, and its convex weights."""
 
@@ -146,6 +164,21 @@ class _Walk:
             lowest, entering = min((_dot(vector, point), index) for index, vector in self._vectors.items())
             if lowest > 0:
                 return point
+            self._corral.append(entering)
+            self._weights.append(flint.fmpq(0))
+
+    def smallest(self, vectors: Sequence[IntegerRow]) -> dict[int, flint.fmpq]:
+        """Convex weights of the smallest point of the hull of vectors, by their numbers."""
+        self._vectors = dict(enumerate(vectors))
+        self._corral = [min(self._vectors, key=lambda i: _dot(vectors[i], vectors[i]))]
+        self._weights = [flint.fmpq(1)]
+        while True:
+            self._shrink_to_inside()
+            point = self._point()
+            level = _dot(vectors[self._corral[0]], point)  # the same for all of the corral
+            lowest, entering = min((_dot(vector, point), index) for index, vector in self._vectors.items())
+            if lowest >= level:
+                return dict(zip(self._corral, self._weights, strict=True))
             self._corral.append(entering)
             self._weights.append(flint.fmpq(0))
 

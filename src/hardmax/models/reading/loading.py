@@ -108,7 +108,7 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
     if int(version.split(".")[0]) < 5:
         raise MissingExtraError(
             f"reading a Hugging Face model needs transformers 5 or newer, but {version} is installed; try: "
-            "pip install --upgrade 'hardmax[models]'."
+            "pip install --upgrade transformers."
         )
     if isinstance(model, (str, os.PathLike)):
         from_hub = hub and not Path(model).exists()

@@ -303,5 +303,5 @@ def required(name: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"reading a Hugging Face model needs {name.split('.')[0]}, which is not installed; "
-            "try: pip install 'hardmax[models]'."
+            "try: pip install torch transformers safetensors."
         ) from error

@@ -98,7 +98,7 @@ def page(report: ModelReport) -> str:
         figures=figures,
         slices=slices,
         sections=sections,
-        policy=_policy(script),
+        policy=content_policy(script),
         style=figure_style() + _resource("report.css"),
         script=script,
         data=json_for_script(data),
@@ -139,10 +139,12 @@ def json_for_script(value: Any) -> str:
     return written.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _policy(script: str) -> str:
-    """Nothing may be loaded from anywhere, and no script may run but the one below."""
+def content_policy(script: str, *, connect: str | None = None) -> str:
+    """Nothing may be loaded, no script may run but this one, and it may ask ``connect`` or nobody."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
+    if connect is not None:
+        allowed.append(f"connect-src {connect}")
     return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
 
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
-from itertools import combinations, pairwise
-from math import comb, prod
+from itertools import chain, combinations, pairwise
+from math import comb, lcm, prod
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ from hardmax.networks.network import Network
 Set = tuple[int, ...]  # keys of a head, ascending
 Floats = NDArray[np.float64]
 
+_NOTHING = Fraction(0)
+MOST_ERROR = 1e-9
 MOST_TIED = 5000  # sets that may win together on a cell
 
 
@@ -104,6 +106,11 @@ class Choices:
         """Where the block that chooses among the sets stands among :meth:`blocks`."""
         return 0 if self.block.rule == "top-k" else 1
 
+    @property
+    def front(self) -> tuple[Block, ...]:
+        """The blocks in front of the one that chooses, whatever the sets."""
+        return (Affine(np.eye(self.block.d_in + self.block.n_heads, self.block.d_in)),) * self.place
+
     def _top_k(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
         block = self.block
         sums = [self._sums(h, of_head) for h, of_head in enumerate(sets)]
@@ -111,8 +118,19 @@ class Choices:
         ties = "mean" if block.ties == "mean" else "leftmost"  # sets are in the order of preference
         scores, biases = [rows[:, :-1] for rows in sums], [rows[:, -1] for rows in sums]
         heads = Attention(scores, biases, outputs, ties=ties, skip=block.skip)
-        heads._set(near=[exchanges(of_head) for of_head in sets], counts=self._counts(sets))
+        heads._set(near=self._near(sets), counts=self._counts(sets))
         return (heads,)
+
+    def steps(self, sets: Sequence[Set]) -> list[list[int]]:
+        """For each set the numbers of its neighbours."""
+        return exchanges(sets) if self.block.rule == "top-k" else toggles(sets)
+
+    def _near(self, sets: Sequence[Sequence[Set]]) -> list[list[list[int]] | None]:
+        """The neighbours of sets, head by head: sets with a common wall are neighbours.
+
+        Not where keys have the same score: they enter and leave together, and sets in between have no cell.
+        """
+        return [self.steps(of_head) if self._all_different[h] else None for h, of_head in enumerate(sets)]
 
     def _counts(self, sets: Sequence[Sequence[Set]]) -> NDArray[np.int64]:
         """How many sets each stands for, cut off above what may tie on a cell: they share ties equally."""
@@ -128,9 +146,12 @@ class Choices:
         return counts
 
     def _sums(self, h: int, sets: Sequence[Set]) -> NDArray[np.object_]:
-        """Sums of scores, one row per set, the bias last."""
+        """Sums of scores, one row per set, the bias last; thresholds for sparsemax."""
         rows = slice(self.starts[h], self.starts[h + 1])
-        return _row_sums(exact_stack([self.scores.take(rows), self._column(rows)], axis=1), sets)
+        table = exact_stack([self.scores.take(rows), self._column(rows)], axis=1)
+        if self.block.rule == "top-k":
+            return _row_sums(table, sets, [1] * len(sets))
+        return _row_sums(table, sets, [len(members) for members in sets], self.block._rule.temperatures[h])
 
     def _column(self, rows: slice) -> ExactArray:
         return self.biases.take(rows).rearranged(lambda array: array[:, None])
@@ -141,7 +162,7 @@ class Choices:
         outputs = fractions_of(block.outputs.take(h))[self.keys[h]]
         if block.ties == "mean" and not self._all_different[h]:
             outputs = np.array([outputs[first == value].mean(axis=0) for value in first])
-        return _row_sums(as_exact(outputs, "outputs", ndim=2), sets, len(sets[0]))
+        return _row_sums(as_exact(outputs, "outputs", ndim=2), sets, [len(members) for members in sets])
 
     def _sparsemax(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
         r"""The thresholds behind what entered, then ReLU units :math:`s_j - t`."""
@@ -151,8 +172,6 @@ class Choices:
         biases: list[Any] = []
         for h, of_head in enumerate(sets):
             rows = self._sums(h, of_head)
-            rows[:, -1] -= temperatures[h]
-            rows *= np.array([Fraction(1, len(members)) for members in of_head])[:, None]
             scores.append(np.column_stack([rows[:, :-1], np.zeros((len(rows), heads), dtype=np.int64)]))
             biases.append(rows[:, -1])
         below = np.zeros((n, heads))
@@ -164,11 +183,11 @@ class Choices:
         above: Any = exact_stack([self.scores, ExactArray(below)], axis=1)
         added: Any = exact_stack([values, ExactArray(np.zeros((heads, n)))]) if block.skip else values
         thresholds = Maxout(scores, biases, np.eye(d + heads, heads, -d), None, skip=True)
-        thresholds._set(near=[toggles(of_head) for of_head in sets])
+        thresholds._set(near=self._near(sets))
         units = FeedForward(above, self.biases, added, None, skip=block.skip)  # type: ignore[arg-type]
         units._set(given=self._given(sets, thresholds))
         return (
-            Affine(np.eye(d + heads, d)),
+            *self.front,
             thresholds,
             units,
             *((Affine(np.eye(d, d + heads)),) if block.skip else ()),
@@ -186,13 +205,30 @@ class Choices:
         return found
 
 
-def _row_sums(table: ExactArray, sets: Sequence[Set], divisor: int = 1) -> NDArray[np.object_]:
-    """Sums of rows over a divisor, as fractions; whole numbers are added up, because fractions are slow."""
-    scale = common_denominator(table)
-    rows = (fractions_of(table) * scale).tolist()
-    whole = [[value.numerator for value in row] for row in rows]
-    sums = [map(sum, zip(*(whole[j] for j in members), strict=True)) for members in sets]
-    return np.array([[Fraction(value, scale * divisor) for value in row] for row in sums], dtype=object)
+def _row_sums(
+    table: ExactArray, sets: Sequence[Set], divisors: Sequence[int], less: Fraction = _NOTHING
+) -> NDArray[np.object_]:
+    """Sums of rows over a divisor each, as fractions; ``less`` is taken off the last column before.
+
+    Whole numbers are added up, in digits of 32 bits: fractions are slow.
+    """
+    scale = lcm(common_denominator(table), less.denominator)
+    whole = [int(value * scale) for value in fractions_of(table).ravel().tolist()]
+    low = min(whole)
+    n_digits = max(-(-(max(whole) - low).bit_length() // 32), 1)
+    digits = np.array(
+        [[((value - low) >> (32 * i)) & 0xFFFFFFFF for i in range(n_digits)] for value in whole],
+        dtype=np.int64,
+    ).reshape(*table.shape, n_digits)
+    sizes = [len(members) for members in sets]
+    flat = np.fromiter(chain.from_iterable(sets), dtype=np.int64, count=sum(sizes))
+    sums = np.add.reduceat(digits[flat], np.cumsum([0, *sizes[:-1]]), axis=0)
+    found = np.empty(sums.shape[:2], dtype=object)
+    for row, of_set, size, divisor in zip(found, sums.tolist(), sizes, divisors, strict=True):
+        values = [size * low + sum(digit << (32 * i) for i, digit in enumerate(entry)) for entry in of_set]
+        values[-1] -= int(less * scale)
+        row[:] = [Fraction(value, scale * divisor) for value in values]
+    return found
 
 
 class ExpertChoices(Choices):
@@ -254,9 +290,14 @@ class ExpertChoices(Choices):
         """Where the router stands among :meth:`blocks`."""
         return 1
 
+    @property
+    def front(self) -> tuple[Block, ...]:
+        """What computes the units."""
+        return (self.before,)
+
     def blocks(self, sets: Sequence[Sequence[Set]]) -> tuple[Block, ...]:
         """The mixture with these sets of experts."""
-        return (self.before, *super().blocks(sets), *self.behind)
+        return (*self.front, *super().blocks(sets), *self.behind)
 
 
 def exchanges(sets: Sequence[Set]) -> list[list[int]]:
@@ -316,6 +357,19 @@ class Listed:
     choices: dict[int, Choices]
     sets: dict[int, list[list[Set]]]
     deciders: dict[int, int]
+
+    @property
+    def most_error(self) -> float:
+        """The relative error beyond which float maps are computed again: sparsemax divides differences of
+        scores, which cancel, by the temperature.
+        """
+        soft = any(choices.block.rule == "sparsemax" for choices in self.choices.values())
+        return MOST_ERROR if soft else float("inf")
+
+    @property
+    def plain_sets(self) -> list[list[list[list[int]]]]:
+        """The sets for a file, block by block and head by head."""
+        return [[list(map(list, head)) for head in heads] for heads in self.sets.values()]
 
     @cached_property
     def first_heads(self) -> dict[int, int]:

@@ -14,8 +14,9 @@ The threshold of sparsemax is a maximum over sets of keys,
 
 attained by the support: a key above the mean of a set raises it by joining, one below by leaving. So the
 supports that occur are the cells of an arrangement of scores, one for each set, as the sets of top-k are the
-cells of the sums :math:`\sum_{j \in S} s_j`. As :math:`\tau \to 0` the gap of a support shrinks to nothing,
-because its members lie within :math:`\tau` of the largest score: the cells become those of hardmax.
+cells of the sums :math:`\sum_{j \in S} s_j`. Members of a support lie within :math:`\tau` of the largest
+score. So as :math:`\tau \to 0` cells of single keys become those of hardmax, and supports of several keys
+become thin neighbourhoods of its faces, one for each.
 
 Ties: with hardmax and top-k, keys that tie for the last place share it (``"mean"``), or the lowest index
 takes it (``"leftmost"``), or the highest (``"rightmost"``).

@@ -613,7 +613,7 @@ def notation_page() -> str:
         "",
         "The symbols of the tropical paper (its table I) and what they are called here; `hm.f(x)` is the",
         "parameter `x` of `hm.f`. `hardmax reproduce tropical.table1` writes the same table and checks that",
-        "every name exists; this page is written by `python docs/build.py --write-notation`.",
+        "every name exists; this page is written by `python docs/write.py notation`.",
     ]
     group = ""
     for row in NOTATION:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import flint
 import numpy as np
@@ -36,7 +36,8 @@ class FloatField:
 
     width: float
     least: float = 2.0**-46
-    order: int = 5
+    order: int = 4
+    precision: ClassVar[int] = 53
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -69,20 +70,28 @@ class FloatField:
         fine = np.isfinite(low) & np.isfinite(high)
         return np.where(fine, low, -np.inf), np.where(fine, high, np.inf)
 
-    @property
-    def batch(self) -> int:
-        """How many intervals at once."""
-        return 1 << 30
+    batch: ClassVar[int] = 1 << 30
+
+    def value(self, functions: Jet, middle: Places, x: Places) -> Any:
+        """Functions at places of their intervals, from their jets."""
+        return _horner(functions.balls, FloatBalls.exactly(x) - FloatBalls.exactly(middle))
+
+    def slope(self, functions: Jet, middle: Places, a: Places, b: Places) -> Any:
+        """The derivatives of functions on [a, b] inside their intervals, from their jets."""
+        m = self.middle(a, b)
+        away = FloatBalls(m, np.maximum(m - a, b - m) * (1.0 + 4 * U) + TINY) - FloatBalls.exactly(middle)
+        return _horner(_derivative(functions.balls), away)
 
 
 @dataclass(frozen=True)
 class ArbField:
-    """Places are fractions, numbers are balls of ``precision`` bits."""
+    """Places are fractions, numbers are balls of ``precision`` bits, ``batch`` intervals at once."""
 
     precision: int
     width: Fraction
     least: Fraction
     order: int = 5
+    batch: int = 16
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -104,11 +113,12 @@ class ArbField:
         """The variable s itself as a jet."""
         m = self.middle(a, b)
         values = np.empty((order + 1, len(a), 1), dtype=object)
-        radius = np.empty(len(a), dtype=object)
+        radius = np.zeros(len(a))
         for i in range(len(a)):
             series = [flint.arb(rational(m[i])), flint.arb(1), *[flint.arb(0)] * order]
             values[:, i, 0] = series[: order + 1]
-            radius[i] = flint.arb(rational(max(m[i] - a[i], b[i] - m[i]))).upper()
+            if a[i] < b[i]:
+                radius[i] = np.nextafter(float(max(m[i] - a[i], b[i] - m[i])), np.inf)
         return Jet(ArbBalls(values), radius)
 
     def middle(self, a: Places, b: Places, share: float = 0.5) -> Places:
@@ -135,10 +145,42 @@ class ArbField:
                 low[i], high[i] = Fraction(-1), Fraction(2)
         return low, high
 
-    @property
-    def batch(self) -> int:
-        """How many intervals at once."""
-        return 16
+    def value(self, functions: Jet, middle: Places, x: Places) -> Any:
+        """Functions at places of their intervals, from their jets."""
+        return _horner(_sharp(functions.balls), _arbs(x - middle))
+
+    def slope(self, functions: Jet, middle: Places, a: Places, b: Places) -> Any:
+        """The derivatives of functions on [a, b] inside their intervals, from their jets."""
+        ends = _arbs(a - middle).arb, _arbs(b - middle).arb
+        away = np.empty(len(a), dtype=object)
+        away[:] = [p.union(q) for p, q in zip(*ends, strict=True)]
+        return _horner(_derivative(_sharp(functions.balls)), ArbBalls(away))
+
+
+def _horner(series: Any, x: Any) -> Any:
+    """The values of power series, along the first axis, at balls."""
+    total = series[-1]
+    for k in range(series.shape[0] - 2, -1, -1):
+        total = total * x + series[k]
+    return total
+
+
+def _derivative(series: Any) -> Any:
+    factors = np.arange(1.0, series.shape[0])[:, None]
+    return series[1:] * type(series).exactly(factors)
+
+
+def _sharp(balls: FloatBalls | ArbBalls) -> ArbBalls:
+    """Balls of floats as those of python-flint."""
+    if isinstance(balls, ArbBalls):
+        return balls
+    return ArbBalls.exactly(balls.mid).widened(balls.rad)
+
+
+def _arbs(places: Places) -> ArbBalls:
+    values = np.empty(len(places), dtype=object)
+    values[:] = [flint.arb(rational(Fraction(place))) for place in places]
+    return ArbBalls(values)
 
 
 Field = FloatField | ArbField

@@ -3,7 +3,9 @@ r"""Every change of a signature along [0, 1], isolated with proof.
 An *item* is an interval [a, b] on which the choices of the first stages are known. At both ends the choices
 of all stages are certified, on the smooth function that belongs to the known ones. Items are sent through the
 network as jets, many at a time. At a stage every function must have one sign on the item, or be monotone with
-the same sign at both ends. What is left is split:
+the same sign at both ends. A function that is monotone with different signs at the ends has exactly one root.
+If what leaves the stage does not depend on the choice (softmax, and the last stage that decides) this is as
+good: the item goes on, and its roots are looked at when it has passed all stages. What is left is split:
 
 - Functions that are monotone with different signs at the ends have exactly one root each. Interval Newton
   steps shrink it to a bracket :math:`(\alpha, \beta)`. To the left of the root one smooth function holds, to
@@ -22,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import log10
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -121,16 +124,25 @@ class Record(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A root of a function of a stage: a unit, or a group with the old and the new winner."""
+    """A root of a function of a stage: a unit, or a group with the old and the new winner.
+
+    ``function`` is the jet of that function on its item, with the sign that makes it increase, and ``middle``
+    the middle of the item.
+    """
 
     item: int
     stage: int
     what: tuple[int, ...]
+    function: Jet
+    middle: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """How far items came: ``stage`` is where they stopped, ``events`` what can be isolated there."""
+    """How far items came: ``stage`` is where they stopped, ``events`` what can be isolated there.
+
+    An item that passed all stages has the events of all stages whose choice does not matter behind them.
+    """
 
     stage: NDArray[np.int64]
     known: Choices
@@ -149,6 +161,7 @@ class Isolation:
         self.allowance = allowance  # evaluations that a backup may cost
         self.n_evaluations = 0
         self._last = max((i for i, stage in enumerate(self.stages) if stage.decide is not None), default=-1)
+        self._free = [stage.free or i == self._last for i, stage in enumerate(self.stages)]
         self._widest = 1
 
     # Sending jets through the network
@@ -196,13 +209,32 @@ class Isolation:
                 tied = stage.decide(full)
                 better, proven = (_signs if stage.units else _largest)(tied, stage, inward)
                 choice[ends], certain[ends] = better, proven
-            forced = level > number
+            forced = (level > number) & (not self._free[number])
             found.of(stage)[~forced] = choice[~forced]
             sure &= forced | certain.all(axis=1)
+            if number == self._last:
+                break
             jet = stage.leave(jet, functions, found.of(stage))
             if full is not None:
                 full = stage.leave(full, tied, found.of(stage)[ends])
         return found, sure
+
+    def digits_lost(self, place: Any) -> float:
+        """How many decimal digits the functions of stages have lost at a place, by their error bounds."""
+        worst = 0.0
+        with self.field.active():
+            at = self.field.places([place])
+            jet = self.field.variable(at, at, 0)
+            for stage in self.stages[: self._last + 1]:
+                functions = None if stage.decide is None else stage.decide(jet)
+                choice = None
+                if functions is not None:
+                    worst = float(np.max(functions.c.radius(), initial=worst))  # NaN stays
+                    choice = (_signs if stage.units else _largest)(functions, stage)[0]
+                jet = stage.leave(jet, functions, choice)
+        if worst == 0.0:
+            return 0.0
+        return log10(worst * 2.0**self.field.precision) if worst < 1.0 else np.inf
 
     def passed(self, items: Items) -> Passed:
         """Send items through the network until something is not decided."""
@@ -213,7 +245,7 @@ class Isolation:
             np.concatenate([p.stage for p in parts]),
             Choices.joined([p.known for p in parts]),
             np.concatenate([p.halve for p in parts]),
-            [event for p in parts for event in p.events],
+            [event for p in parts for event in p.events],  # of the stages where their items stopped
         )
 
     def _passed(self, items: Items, offset: int) -> Passed:
@@ -224,6 +256,7 @@ class Isolation:
         halve = np.zeros(n, dtype=np.bool_)
         events: list[Event] = []
         jet = self.field.variable(items.a, items.b, self.field.order)
+        middle = self.field.middle(items.a, items.b)
         alive = np.arange(n)
         for number, stage in enumerate(self.stages[: self._last + 1]):
             if stage.decide is None:
@@ -231,7 +264,8 @@ class Isolation:
                 continue
             functions = stage.decide(jet)
             self._seen(functions)
-            open_ = np.flatnonzero(items.level[alive] <= number)
+            free = self._free[number]
+            open_ = np.flatnonzero((items.level[alive] <= number) | free)
             going = np.ones(len(alive), dtype=np.bool_)
             if len(open_):
                 rows = alive[open_]
@@ -240,25 +274,32 @@ class Isolation:
                 decided, choice, single, what = (_decide_signs if stage.units else _decide_largest)(
                     part, stage, *ends
                 )
-                fine = decided.all(axis=1)
-                known.of(stage)[rows[fine]] = choice[fine]
-                going[open_[~fine]] = False
-                for i in np.flatnonzero(~fine).tolist():
-                    row = int(rows[i])
-                    stopped[row] = number
-                    waiting = np.flatnonzero(~decided[i])
-                    known.of(stage)[row] = choice[i]  # what holds at a, and where it is decided
-                    if single[i, waiting].all():
-                        events += [Event(offset + row, number, what(i, int(place))) for place in waiting]
-                    else:
-                        halve[row] = True
+                known.of(stage)[rows] = choice  # what holds at a, and where it is decided
+                fine, once = decided.all(axis=1), (decided | single).all(axis=1)
+                halve[rows[~once]] = True
+                stops = ~once if free else ~fine
+                stopped[rows[stops]] = number
+                going[open_[stops]] = False
+                index, place = np.nonzero(~decided & once[:, None])
+                if len(index):
+                    whats = [what(i, p) for i, p in zip(index.tolist(), place.tolist(), strict=True)]
+                    at = rows[index]
+                    found = _increasing(part.rows(index), stage, np.array(whats), items.at_a[at])
+                    events += [
+                        Event(offset + int(row), number, whats[e], found.rows([e]), middle[row])
+                        for e, row in enumerate(at)
+                    ]
             if not going.all():
                 alive = alive[going]
                 if not len(alive):
                     break
                 jet, functions = jet.rows(going), functions.rows(going)
-            jet = stage.leave(jet, functions, known.of(stage)[alive])
-        return Passed(stopped, known, halve, events)
+            if number < self._last:
+                jet = stage.leave(jet, functions, known.of(stage)[alive])
+        reached = [
+            event for event in events if stopped[event.item - offset] in (event.stage, len(self.stages))
+        ]
+        return Passed(stopped, known, halve, [e for e in reached if not halve[e.item - offset]])
 
     def _seen(self, functions: Jet) -> None:
         self._widest = max(self._widest, int(np.prod(functions.balls.shape[2:])))
@@ -273,53 +314,61 @@ class Isolation:
     def brackets(self, items: Items, events: list[Event]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Short intervals that hold the roots of events, one each."""
         at = np.array([event.item for event in events])
-        return self._shrunk(events, items.a[at].copy(), items.b[at].copy(), items.known[at], items.at_a[at])
+        return self._shrunk(events, items.a[at].copy(), items.b[at].copy(), items.known[at])
 
     def _shrunk(
-        self, events: list[Event], a: NDArray[Any], b: NDArray[Any], known: Choices, at_a: Choices
+        self, events: list[Event], a: NDArray[Any], b: NDArray[Any], known: Choices
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        busy = np.arange(len(events))
-        for _ in range(_NEWTON):
-            done = []
-            for rows in self._parts(len(busy)):
-                some = busy[rows]
-                function = self._functions(
-                    [events[i] for i in some.tolist()], a[some], b[some], known[some], at_a[some]
-                )
-                m = self.field.middle(a[some], b[some])
-                low, high = self.field.newton(m, function.c, function.slope())
-                above, below = function.c.positive(), function.c.negative()
-                low = np.where(below, np.maximum(low, m), low)
-                high = np.where(above, np.minimum(high, m), high)
-                new_a, new_b = np.maximum(a[some], low), np.minimum(b[some], high)
-                crossed = np.asarray(
-                    new_a > new_b, dtype=np.bool_
-                )  # only rounding of the last digits can do that
-                new_a, new_b = np.where(crossed, a[some], new_a), np.where(crossed, b[some], new_b)
-                width = new_b - new_a
-                slow = _as_numbers(width) > 0.9 * _as_numbers(b[some] - a[some])
-                small = np.asarray(width <= self.field.width, dtype=np.bool_) | slow
-                a[some], b[some] = new_a, new_b
-                done.append(small)
-            busy = busy[~np.concatenate(done)]
-            if not len(busy):
-                break
+        """Brackets [a, b] made shorter by interval Newton steps.
+
+        Slopes come from the jets of the items. So do values, as long as that helps; then the network is
+        evaluated at points.
+        """
+        kind = type(events[0].function.balls)
+        functions = Jet(kind.joined([event.function.balls for event in events], 1), np.zeros(len(events)))
+        middle = self.field.places([event.middle for event in events])
+        for sharp in (False, True):
+            busy = np.flatnonzero(np.asarray(b - a > self.field.width, dtype=np.bool_))
+            for _ in range(_NEWTON):
+                if not len(busy):
+                    break
+                done = []
+                for rows in self._parts(len(busy)) if sharp else [slice(None)]:
+                    some = busy[rows]
+                    m = self.field.middle(a[some], b[some])
+                    if sharp:
+                        value = self._values([events[i] for i in some.tolist()], m, known[some])
+                    else:
+                        value = self.field.value(functions.rows(some), middle[some], m)
+                    slope = self.field.slope(functions.rows(some), middle[some], a[some], b[some])
+                    new_a, new_b = self._step(a[some], b[some], m, value, slope)
+                    width = new_b - new_a
+                    slow = _as_numbers(width) > 0.9 * _as_numbers(b[some] - a[some])
+                    done.append(np.asarray(width <= self.field.width, dtype=np.bool_) | slow)
+                    a[some], b[some] = new_a, new_b
+                busy = busy[~np.concatenate(done)]
         wide = np.flatnonzero(np.asarray(b - a > 2 * self.field.width, dtype=np.bool_))
         if len(wide) and self._backed(8 * len(wide)):
             assert self.backup is not None
             with self.backup.field.active():
-                sharp = self.backup
-                ends = sharp.field.places(a[wide]), sharp.field.places(b[wide])
-                low, high = sharp._shrunk([events[i] for i in wide.tolist()], *ends, known[wide], at_a[wide])
+                ends = self.backup.field.places(a[wide]), self.backup.field.places(b[wide])
+                low, high = self.backup._shrunk([events[i] for i in wide.tolist()], *ends, known[wide])
             a[wide], b[wide] = outward(low, high)
         return a, b
 
-    def _functions(
-        self, events: list[Event], a: NDArray[Any], b: NDArray[Any], known: Choices, at_a: Choices
-    ) -> Jet:
-        """The functions of events as jets of increasing functions, on intervals of their own."""
+    def _step(self, a: Any, b: Any, m: Any, value: Any, slope: Any) -> tuple[Any, Any]:
+        """Brackets of roots of increasing functions after a step of Newton's from m."""
+        low, high = self.field.newton(m, value, slope)
+        low = np.where(value.negative(), np.maximum(low, m), low)
+        high = np.where(value.positive(), np.minimum(high, m), high)
+        new_a, new_b = np.maximum(a, low), np.minimum(b, high)
+        crossed = np.asarray(new_a > new_b, dtype=np.bool_)  # only rounding of the last digits can do that
+        return np.where(crossed, a, new_a), np.where(crossed, b, new_b)
+
+    def _values(self, events: list[Event], places: NDArray[Any], known: Choices) -> Any:
+        """The increasing functions of events at places of their own."""
         self.n_evaluations += len(events)
-        jet = self.field.variable(a, b, 2)
+        jet = self.field.variable(places, places, 0)
         order = np.array([event.stage for event in events])
         found: list[tuple[NDArray[Any], Jet]] = []
         alive = np.arange(len(events))
@@ -332,7 +381,7 @@ class Isolation:
             if here.any():
                 rows = alive[here]
                 what = np.array([events[i].what for i in rows.tolist()])
-                found.append((rows, _increasing(functions.rows(here), stage, what, at_a[rows])))
+                found.append((rows, _increasing(functions.rows(here), stage, what, known[rows])))
                 if here.all():
                     break
                 alive = alive[~here]
@@ -340,9 +389,7 @@ class Isolation:
             jet = stage.leave(jet, functions, known.of(stage)[alive])
         rows = np.concatenate([rows for rows, _ in found])
         balls = type(found[0][1].balls).joined([jet.balls for _, jet in found], 1)
-        back = np.argsort(rows)
-        radius = np.concatenate([jet.radius for _, jet in found])
-        return Jet(balls[:, back], radius[back])
+        return balls[0, np.argsort(rows)]
 
     # The search
     # ------------------------------------------------------------------------------------------------------
@@ -363,28 +410,40 @@ class Isolation:
         nothing = Choices.nothing(1, self.stages)
         return Items([(0,)], a, b, np.zeros(1, dtype=np.int64), nothing, at_a, at_b)
 
-    def run(self, items: Items, stop: Callable[[int], bool] = lambda n: False) -> tuple[list[Record], bool]:
-        """Parts of the segment in order, and whether the search came to its end."""
+    def run(
+        self, items: Items, stop: Callable[[int, float], bool] = lambda n, left: False
+    ) -> tuple[list[Record], bool]:
+        """Parts of the segment in order, and whether the search came to its end.
+
+        ``stop`` is asked again and again, with the number of parts and the length that is left.
+        """
         records: list[Record] = []
+        ended: list[tuple[Items, list[Event]]] = []
         with self.field.active():
             while len(items):
-                if stop(len(records)):
+                if stop(len(records), float((items.b - items.a).sum())):
                     records += [
                         Record(p, a, b, None) for p, a, b in zip(items.path, items.a, items.b, strict=True)
                     ]
                     break
+                everything = np.arange(len(items))
+                items, later = items[everything[: self.field.batch]], items[everything[self.field.batch :]]
                 passed = self.passed(items)
                 items = replace(items, known=passed.known, level=np.maximum(items.level, passed.stage))
                 finished = passed.stage == len(self.stages)
-                for i in np.flatnonzero(finished).tolist():
+                ended.append((items, [event for event in passed.events if finished[event.item]]))
+                with_roots = np.zeros(len(items), dtype=np.bool_)
+                with_roots[[event.item for event in ended[-1][1]]] = True
+                for i in np.flatnonzero(finished & ~with_roots).tolist():
                     records.append(Record(items.path[i], items.a[i], items.b[i], items.known[i : i + 1]))
                 after = []
                 if passed.halve.any():
                     after.append(self._halved(items[passed.halve], records))
-                if passed.events:
-                    after.append(self._split(items, passed.events, records))
-                after = [part for part in after if len(part)]
-                items = Items.joined(after) if after else items[np.zeros(len(items), dtype=np.bool_)]
+                cutting = [event for event in passed.events if not finished[event.item]]
+                if cutting:
+                    after.append(self._split(items, cutting, records))
+                items = Items.joined([*after, later])  # from the start on
+            self._ended(ended, records)
         records.sort(key=lambda record: record.path)
         return records, not len(items)
 
@@ -438,6 +497,32 @@ class Isolation:
             made.append(self._halved(items[np.array(failed)], records))
         return Items.joined(made) if made else items[np.zeros(len(items), dtype=np.bool_)]
 
+    def _ended(self, ended: list[tuple[Items, list[Event]]], records: list[Record]) -> None:
+        """The parts of items that passed all stages, cut at the roots in them; all items at once."""
+        offsets = np.cumsum([0, *(len(items) for items, _ in ended)]).tolist()
+        moved = zip(offsets, ended, strict=False)
+        events = [event._replace(item=event.item + first) for first, (_, some) in moved for event in some]
+        if not events:
+            return
+        items = Items.joined([items for items, _ in ended])
+        low, high = self.brackets(items, events)
+        by_item: dict[int, list[int]] = {}
+        for e, event in enumerate(events):
+            by_item.setdefault(event.item, []).append(e)
+        for i, mine in by_item.items():
+            cuts = self._cuts(
+                items, i, [events[e] for e in mine], low[mine], high[mine], self.field.width / 8
+            )
+            begin, number = items.a[i], 0
+            for cut in cuts:
+                records.append(
+                    Record((*items.path[i], number), begin, cut.beta if cut.single else cut.alpha, cut.before)
+                )
+                if not cut.single:
+                    records.append(Record((*items.path[i], number + 1), cut.alpha, cut.beta, None))
+                begin, number = (cut.alpha if cut.single else cut.beta), number + 2
+            records.append(Record((*items.path[i], number), begin, items.b[i], cuts[-1].after))
+
     def _cuts(
         self, items: Items, i: int, events: list[Event], low: Any, high: Any, margin: Any
     ) -> list[_Cut]:
@@ -449,12 +534,14 @@ class Isolation:
             alpha, beta = max(a, low[e] - margin), min(b, high[e] + margin)
             if cuts and alpha <= cuts[-1].beta:
                 last = cuts[-1]
-                stage = self.stages[events[e].stage]
-                single = last.single and all(stage.same(events[e].what, other) for other in last.whats)
-                last.beta, last.single = max(beta, last.beta), single
-                last.whats.append(events[e].what)
+                event, stage = events[e], self.stages[events[e].stage]
+                same = (
+                    event.stage == other.stage and stage.same(event.what, other.what) for other in last.events
+                )
+                last.beta, last.single = max(beta, last.beta), last.single and all(same)
+                last.events.append(event)
             else:
-                cuts.append(_Cut(alpha, beta, [events[e].what], True, choices, choices))
+                cuts.append(_Cut(alpha, beta, [events[e]], True, choices, choices))
             cut = cuts[-1]
             choices = _switched(cut.after, self.stages[events[e].stage], events[e].what)
             cut.after = choices
@@ -511,7 +598,7 @@ class _Cut:
 
     alpha: Any
     beta: Any
-    whats: list[tuple[int, ...]]
+    events: list[Event]
     single: bool
     before: Choices
     after: Choices

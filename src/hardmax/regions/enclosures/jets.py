@@ -20,14 +20,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.balls import ArbBalls, Constant, FloatBalls
-from hardmax.exact.smooth_functions import smooth_function
+from hardmax.exact.balls import TINY, ArbBalls, Constant, FloatBalls, U
+from hardmax.exact.smooth_functions import series_of, smooth_function
 
 
 class Jet:
     """Arrays of n functions each, on n intervals; ``balls`` has shape (K + 1, n, ...), K = 0 at points.
 
-    ``radius`` has shape (n,): floats, or python-flint's numbers beside :class:`ArbBalls`.
+    ``radius`` holds n floats, rounded up.
     """
 
     __slots__ = ("balls", "radius")
@@ -57,13 +57,16 @@ class Jet:
         """The first coefficients over the intervals."""
         r = self.radius.reshape(-1, *[1] * (len(self.balls.shape) - 2))
         sizes = self.balls.magnitude()
-        spread = [0 * sizes[0]] * count
+        spread = np.zeros((count, *sizes.shape[1:]))
         power = r
         for step in range(1, self.order + 1):
             for j in range(min(count, self.order + 1 - step)):
-                spread[j] = spread[j] + comb(j + step, j) * power * sizes[j + step]
+                spread[j] += comb(j + step, j) * power * sizes[j + step]
             power = power * r
-        return self.balls[:count].widened(np.stack(spread))
+        spread *= 1.0 + (4 * self.order) * U
+        for j in range(min(count, self.order)):  # a product may be too small for a float
+            spread[j] += TINY * ((r > 0.0) & (sizes[j + 1 :] > 0.0).any(axis=0))
+        return self.balls[:count].widened(spread)
 
     def rows(self, index: Any) -> Self:
         """Some of the intervals."""
@@ -101,25 +104,41 @@ class Jet:
     # ------------------------------------------------------------------------------------------------------
 
     def __mul__(self, other: Self) -> Self:
-        return self._of(self._both().convolved(other._both()))
+        return self._product(other, matrix=False)
 
     def matmul(self, other: Self) -> Self:
         """Products of matrices along the last two axes."""
-        return self._of(self._both().convolved(other._both(), matrix=True))
+        return self._product(other, matrix=True)
+
+    def _product(self, other: Self, *, matrix: bool) -> Self:
+        k = self.order
+        if k == 0:
+            return type(self)(self.balls.convolved(other.balls, matrix=matrix), self.radius)
+        low = self.balls[:k].convolved(other.balls[:k], matrix=matrix)
+        top = self.ranges(k + 1).last_convolved(other.ranges(k + 1), matrix=matrix)
+        return type(self)(type(low).joined([low, top]), self.radius)
 
     def exp(self) -> Self:
         """The exponential function."""
-        return self._of(_exp(self._both()))
+        y = self._both()
+        if isinstance(y, ArbBalls):
+            return self._of(y.series(lambda f: f.exp()))
+        return self._of(_recursive(y[0].exp(), y, lambda m, i: i, lambda m, total: total.over(m)))
 
     def reciprocal(self) -> Self:
         """:math:`1/f`."""
         y = self._both()
+        if isinstance(y, ArbBalls):
+            return self._of(y.series(lambda f: 1 / f))
         first = y[0].reciprocal()
         return self._of(_recursive(first, y, lambda m, i: -1, lambda m, total: total * first))
 
     def rsqrt(self, floor: float) -> Self:
         r""":math:`f^{-1/2}` of functions that are known to be at least ``floor``."""
         y = self._both()
+        if isinstance(y, ArbBalls):
+            above = y[:1].at_least(floor)
+            return self._of(ArbBalls.joined([above, y[1:]]).series(lambda f: f.rsqrt()))
         first = y[0].at_least(floor).rsqrt()
         square = first * first
         return self._of(
@@ -129,7 +148,9 @@ class Jet:
     def activated(self, name: str) -> Self:
         """A smooth activation of every entry."""
         y = self._both()
-        a = (_arb_coefficients if isinstance(y, ArbBalls) else _float_coefficients)(name, y[0], self.order)
+        if isinstance(y, ArbBalls):
+            return self._of(y.series(series_of(name)))
+        a = _float_coefficients(name, y[0], self.order)
         if self.order == 0:
             return self._of(a)
         # Horner's scheme in the series without its constant
@@ -165,10 +186,6 @@ def _recursive(first: Any, y: Any, factor: Callable[[int, int], int], end: Calla
     return kind.stack(found)
 
 
-def _exp(y: Any) -> Any:
-    return _recursive(y[0].exp(), y, lambda m, i: i, lambda m, total: total.over(m))
-
-
 def _float_coefficients(name: str, x: FloatBalls, order: int) -> FloatBalls:
     """The Taylor coefficients of an activation over balls."""
     function = smooth_function(name)
@@ -178,12 +195,3 @@ def _float_coefficients(name: str, x: FloatBalls, order: int) -> FloatBalls:
     bend = (rise * (rise + 1.0) / 2.0) * function.bounds[2 : order + 3].reshape(shape)
     rad = errors[:-1] + (rise * (np.abs(values[1:]) + errors[1:]) + bend * x.rad) * x.rad
     return FloatBalls(values[:-1], rad * (1.0 + 1e-14))
-
-
-def _arb_coefficients(name: str, x: ArbBalls, order: int) -> ArbBalls:
-    function = smooth_function(name)
-    flat = x.arb.reshape(-1)
-    found = np.empty((order + 1, len(flat)), dtype=object)
-    for i, ball in enumerate(flat):
-        found[:, i] = function.arb(ball, order)
-    return ArbBalls(found.reshape(order + 1, *x.shape))

@@ -29,6 +29,7 @@ from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact, rational
 from hardmax.geometry.domains import Box
 from hardmax.networks.network import Network
+from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.regions.enclosures.normed_routing import normed_head, normed_scores
 from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.results import Result
@@ -108,12 +109,12 @@ class _NotProven(Exception):
     """Why a count is not proven."""
 
 
-def normed_diagram(network: Network, domain: Box) -> NormedDiagram:
+def normed_diagram(network: NetworkLike, domain: Box) -> NormedDiagram:
     """The cells of the first routing behind a norm, in a box of the plane, counted where that is proven.
 
     Parameters
     ----------
-    network : Network
+    network : Network, torch module, or path of an ONNX file or a saved network
         With two inputs, that begins with a norm and attention, after affine blocks at most
         (``network.restrict`` cuts a plane out of a larger one). What follows is ignored.
     domain : Box
@@ -133,6 +134,7 @@ def normed_diagram(network: Network, domain: Box) -> NormedDiagram:
     >>> normed_diagram(net, hm.Box.cube(2, -1, 1)).n_cells
     2
     """
+    network = as_network(network)
     found = normed_head(network)
     if found is None:
         raise InvalidInputError(

@@ -23,6 +23,7 @@ from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, Block
 from hardmax.networks.network import Network
 from hardmax.networks.norms import NormBlock
+from hardmax.networks.reading.sources import NetworkLike, as_network
 
 
 def normed_head(network: Network) -> tuple[tuple[Affine, ...], NormBlock, Attention] | None:
@@ -46,7 +47,7 @@ def normed_scores(norm: NormBlock, head: Attention) -> tuple[NDArray[np.object_]
     return slopes, b + (a * fractions_of(norm.shift)).sum(axis=2)
 
 
-def routing_network(network: Network) -> Network:
+def routing_network(network: NetworkLike) -> Network:
     r"""A piecewise-affine network with the cells of the first routing behind a norm.
 
     The network must begin with a norm, after affine blocks at most, and attention whose constants
@@ -55,7 +56,7 @@ def routing_network(network: Network) -> Network:
 
     Parameters
     ----------
-    network : Network
+    network : Network, torch module, or path of an ONNX file or a saved network
 
     Returns
     -------
@@ -72,6 +73,7 @@ def routing_network(network: Network) -> Network:
     >>> hm.count_cells(hm.regions.routing_network(net), hm.Box.cube(2, -1, 1))
     <CellCount: 3 cells, complete, exact>
     """
+    network = as_network(network)
     found = normed_head(network)
     if found is None:
         raise InvalidInputError(

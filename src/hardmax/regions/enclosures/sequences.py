@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.arithmetic import fractions_of
+from hardmax.exact.arithmetic import exact_stack, fractions_of
 from hardmax.exact.balls import Constant
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.self_attention import SelfAttention
@@ -32,9 +33,12 @@ class Place:
 
 
 def sequence_stages(
-    transformer: Transformer, start: ExactArray, end: ExactArray
+    transformer: Transformer, start: ExactArray, end: ExactArray, counts: NDArray[np.int64] | None = None
 ) -> tuple[list[Stage], list[Place | None]]:
-    """The stages of a transformer behind a segment of sequences, and where their choices stand."""
+    """The stages of a transformer behind a segment of sequences, and where their choices stand.
+
+    With ``counts`` every token stands for so many equal ones.
+    """
     n_tokens = start.shape[0]
     stages: list[Stage] = [_way(start, end)]
     places: list[Place | None] = [None]
@@ -42,7 +46,7 @@ def sequence_stages(
     seen: tuple[int, ...] = tuple(range(n_tokens))
     for block, tokens in zip(transformer.blocks, transformer.computed(n_tokens), strict=True):
         if isinstance(block, SelfAttention):
-            made = [_self_attention(block, n_tokens, [seen.index(t) for t in tokens])]
+            made = [_self_attention(block, n_tokens, [seen.index(t) for t in tokens], counts)]
         else:
             if tokens != seen:
                 stages.append(_chosen([seen.index(t) for t in tokens]))
@@ -130,33 +134,41 @@ def _per_token(stage: Stage, n_tokens: int) -> Stage:
         groups=stage.groups * n_tokens,
         keys=np.tile(stage.keys, (n_tokens, 1)) if stage.groups else stage.keys,
         present=np.tile(stage.present, (n_tokens, 1)) if stage.groups else stage.present,
+        free=stage.free,
         same=same,
     )
 
 
-def _self_attention(block: SelfAttention, n_tokens: int, queries: list[int]) -> Stage:
+def _self_attention(
+    block: SelfAttention, n_tokens: int, queries: list[int], counts: NDArray[np.int64] | None
+) -> Stage:
     heads, n_queries = block.heads, len(queries)
-    w_q, w_k, w_v, w_o = ([Constant(w) for w in ws] for ws in (block.W_Q, block.W_K, block.W_V, block.W_O))
+    # the matrices of all heads as one: few large products are faster than many small ones
+    w_q, w_k, w_v = (Constant(exact_stack([*ws])) for ws in (block.W_Q, block.W_K, block.W_V))
     b_q, b_k, b_v = (
-        [None if b is None else Constant(b) for b in bs] for bs in (block.b_Q, block.b_K, block.b_V)
+        _biases(bs, ws) for bs, ws in ((block.b_Q, block.W_Q), (block.b_K, block.W_K), (block.b_V, block.W_V))
     )
+    w_o = Constant(exact_stack([*block.W_O], axis=1))
     b_o = None if block.b_O is None else Constant(block.b_O)
+    inner, outer = (_slices([w.shape[0] for w in ws]) for ws in (block.W_Q, block.W_V))
     scales = [Constant(as_exact([scale], "scale", ndim=1)) for scale in block.scale]
     bias = block.score_bias
     biases = None if bias is None else [Constant(_rows(bias, h, queries)) for h in range(heads)]
     temperature = Constant(ExactArray(np.array([block.temperature or 1.0])))
     present = np.tile(block.present(n_tokens)[queries], (heads, 1))
+    many = None if counts is None else Constant(ExactArray(counts.astype(np.float64)))
 
     def asked(jet: Jet) -> Jet:
         return jet.arranged(lambda array: array[:, :, queries])
 
     def decide(jet: Jet) -> Jet:
         constant = type(jet.c).constant
-        asking = asked(jet)
+        q, k = asked(jet).affine(w_q, b_q), jet.affine(w_k, b_k)
+        k = k.arranged(lambda array: array.swapaxes(-1, -2))
         scores = []
-        for h in range(heads):
-            q, k = asking.affine(w_q[h], b_q[h]), jet.affine(w_k[h], b_k[h])
-            s = q.matmul(k.arranged(lambda array: array.swapaxes(-1, -2)))
+        for h, part in enumerate(inner):
+            own = q.arranged(lambda array, part=part: array[..., part])
+            s = own.matmul(k.arranged(lambda array, part=part: array[..., part, :]))
             if block.scale[h] != 1:
                 s = s.times(constant(scales[h]))
             scores.append(s if biases is None else s.plus(constant(biases[h])))
@@ -166,24 +178,37 @@ def _self_attention(block: SelfAttention, n_tokens: int, queries: list[int]) -> 
         return Jet(balls, jet.radius)
 
     def leave(jet: Jet, scores: Jet, winners: Choice) -> Jet:
-        weights = softmax(scores, present, temperature, None) if block.rule == "softmax" else None
-        total = asked(jet) if block.skip else None
-        for h in range(heads):
+        weights = softmax(scores, present, temperature, many) if block.rule == "softmax" else None
+        values = jet.affine(w_v, b_v)
+        reads = []
+        for h, part in enumerate(outer):
             rows = slice(h * n_queries, (h + 1) * n_queries)
-            v = jet.affine(w_v[h], b_v[h])
+            v = values.arranged(lambda array, part=part: array[..., part])
             if weights is None:
                 n = np.arange(len(winners))[:, None]
                 chosen = winners[:, rows]
-                read = v.arranged(lambda array, n=n, chosen=chosen: array[:, n, chosen])
+                reads.append(v.arranged(lambda array, n=n, chosen=chosen: array[:, n, chosen]))
             else:
-                read = weights.arranged(lambda array, rows=rows: array[:, :, rows]).matmul(v)
-            part = read.affine(w_o[h], None)
-            total = part if total is None else total + part
-        assert total is not None
-        return total if b_o is None else total.plus(type(jet.c).constant(b_o))
+                reads.append(weights.arranged(lambda array, rows=rows: array[:, :, rows]).matmul(v))
+        read = Jet(type(jet.balls).joined([part.balls for part in reads], -1), jet.radius)
+        total = read.affine(w_o, b_o)
+        return total + asked(jet) if block.skip else total
 
     keys = np.tile(np.arange(n_tokens), (heads * n_queries, 1))
-    return Stage(leave, decide, groups=heads * n_queries, keys=keys, present=present)
+    free = block.rule == "softmax"
+    return Stage(leave, decide, groups=heads * n_queries, keys=keys, present=present, free=free)
+
+
+def _biases(biases: Sequence[ExactArray | None], weights: Sequence[ExactArray]) -> Constant | None:
+    if all(b is None for b in biases):
+        return None
+    zeros = [ExactArray(np.zeros(len(w.floats))) for w in weights]
+    return Constant(exact_stack([zero if b is None else b for b, zero in zip(biases, zeros, strict=True)]))
+
+
+def _slices(sizes: Sequence[int]) -> list[slice]:
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [slice(*pair) for pair in pairwise(ends)]
 
 
 def _rows(bias: ExactArray, h: int, queries: list[int]) -> ExactArray:
@@ -205,7 +230,8 @@ def signature_of(
         if place is None:
             continue
         tokens = list(place.tokens)
-        shape = (n, len(tokens), -1) if place.token_first else (n, -1, len(tokens))
+        each = (stage.units + stage.groups) // len(tokens)
+        shape = (n, len(tokens), each) if place.token_first else (n, each, len(tokens))
         values = choices.of(stage)
         if stage.groups:
             values = np.take_along_axis(stage.keys[None], values[..., None].astype(np.int64), axis=-1)[..., 0]

@@ -44,6 +44,8 @@ class Stage:
         The numbers of the keys; ``present`` says which of the K places are keys at all.
     first : int
         The number of its first unit or group among all.
+    free : bool
+        Whether what leaves does not depend on the choice, as in softmax; it cuts nothing behind it.
     same : callable
         Whether two events, (unit,) or (group, old, new), are roots of proportional functions, exactly.
     """
@@ -55,6 +57,7 @@ class Stage:
     keys: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     present: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
     first: int = 0
+    free: bool = False
     same: Callable[[tuple[int, ...], tuple[int, ...]], bool] = lambda a, b: False
 
     @property
@@ -160,7 +163,7 @@ def _softmax(layer: SoftmaxLayer) -> Stage:
         assert total is not None
         return jet + total if layer.skip else total
 
-    stage.leave = leave
+    stage.leave, stage.free = leave, True
     return stage
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import ceil, log10
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,17 +21,24 @@ from hardmax.errors import InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.layers import all_layers_of
 from hardmax.networks.network import Network
+from hardmax.networks.self_attention import SelfAttention
 from hardmax.networks.signatures import Signature, pack_bits, unpack_bits
 from hardmax.networks.transformer import Transformer
 from hardmax.regions.enclosures.fields import ArbField, FloatField, outward
 from hardmax.regions.enclosures.isolate import Choices, Isolation, Record
 from hardmax.regions.enclosures.sequences import sequence_stages, signature_of
 from hardmax.regions.enclosures.stages import Stage, stage_of, way
+from hardmax.regions.sequences.equal_tokens import kinds_of_tokens, with_one_of_each
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
 
 _WORK = 3e7  # multiplications at points that python-flint may do for a trace, and for each stuck bracket
+_FLOAT_DIGITS = 13  # decimal digits that a network may lose in floats
+_PRECISIONS = (128, 192, 256, 384, 512)  # bits that are tried where it loses more
+_SPARE = 15  # decimal digits that must be left at a point
+_HIGHEST_ORDER = 48
+_AT_ONCE = 4_000_000  # multiplications of a forward pass, times the intervals that python-flint sees at once
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,7 +183,7 @@ def certified_trace(
     bracket_width: float = 1e-12,
     max_pieces: int | None = None,
     time_limit: float | None = None,
-    report: Callable[[int, float], object] | None = None,
+    report: Callable[[int, float, float], object] | None = None,
 ) -> CertifiedTrace:
     """The certified trace of any network; :func:`hardmax.trace_segment` calls it where there are no maps."""
     if not 2.0**-48 <= bracket_width <= 0.1:
@@ -184,7 +192,11 @@ def certified_trace(
         )
     _defined_at(network, start, end)
     if isinstance(network, Transformer):
-        stages, places = sequence_stages(network, start, end)
+        kinds = kinds_of_tokens(network, start, end)
+        _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
+        fewer = network if len(first) == len(kinds) else with_one_of_each(network, kinds, first)
+        ends = start.take(first), end.take(first)
+        stages, places = sequence_stages(fewer, *ends, None if fewer is network else counts)
     else:
         stages, places = [way(start, end), *map(stage_of, all_layers_of(network))], []
     size = _size(network, start.shape[0])
@@ -193,7 +205,9 @@ def certified_trace(
         parts = parts.first(max_pieces)
     choices = parts.choices if parts.pieces else Choices.nothing(0, stages)
     if isinstance(network, Transformer):
-        routings, relu = signature_of(choices, stages, places, network, start.shape[0])
+        routings, relu = signature_of(choices, stages, places, fewer, len(first))
+        if fewer is not network:
+            routings, relu = _of_all(routings, relu, network, kinds, first)
     else:
         routings, relu = _routings(choices, stages), choices.bits
     return CertifiedTrace(
@@ -207,6 +221,27 @@ def certified_trace(
         bits=pack_bits(relu.reshape(len(relu), int(np.prod(relu.shape[1:])))),
         complete=parts.complete,
     )
+
+
+def _of_all(
+    routings: NDArray[np.int32],
+    relu: NDArray[np.bool_],
+    transformer: Transformer,
+    kinds: NDArray[np.int64],
+    first: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """The signature of all tokens from that of one token of each kind."""
+    routings, relu = routings[:, :, kinds], relu[:, :, kinds]
+    head = unit = 0
+    for block, tokens in zip(transformer.blocks, transformer.computed(len(kinds)), strict=True):
+        heads, units = slice(head, head + block.heads), slice(unit, unit + block.width)
+        left_out = np.setdiff1d(np.arange(len(kinds)), tokens)
+        if isinstance(block, SelfAttention):  # a winner is a token: the first of its kind
+            routings[:, heads] = np.where(routings[:, heads] < 0, -1, first[routings[:, heads]])
+        routings[:, heads, left_out] = -1
+        relu[:, units, left_out] = False
+        head, unit = heads.stop, units.stop
+    return routings, relu
 
 
 def _size(network: Network | Transformer, rows: int) -> int:
@@ -254,21 +289,22 @@ def isolated(
     width: float,
     time_limit: float | None = None,
     size: int = 1,
-    report: Callable[[int, float], object] | None = None,
+    report: Callable[[int, float, float], object] | None = None,
 ) -> Parts:
-    """Pieces and brackets of [0, 1]: in floats, then with python-flint where floats leave something open."""
+    """Pieces and brackets of [0, 1]: in floats, then with python-flint where floats leave something open.
+
+    ``report`` is called with the number of parts, the share of [0, 1] that is settled, and the seconds.
+    """
     begin = time.monotonic()
 
-    def late(n: int) -> bool:
+    def late(n: int, left: float) -> bool:
         seconds = time.monotonic() - begin
         if report is not None:
-            report(n, seconds)
+            report(n, max(0.0, 1.0 - left), seconds)
         return time_limit is not None and seconds >= time_limit
 
-    sharp = ArbField(128, Fraction(width) / 4, Fraction(1, 2**60))
-    backup = Isolation(stages, sharp, allowance=max(200, int(_WORK / max(1, size))))
-    isolation = Isolation(stages, FloatField(width), backup)
-    items = isolation.start(0.0, 1.0)
+    isolation = _arithmetic(stages, width, size)
+    items = isolation.start(0, 1)
     low, high = 0.0, 1.0
     if items is None:
         low, high = _certain_end(isolation, 0.0, width), _certain_end(isolation, 1.0, width)
@@ -280,9 +316,27 @@ def isolated(
     edges_after = [Record((9,), high, 1.0, None)] if high < 1.0 else []
     records = [*edges, *records, *edges_after]
     parts = assembled(records, complete)
-    if complete and any(not bracket.proven for bracket in parts.brackets):
+    if complete and isolation.backup is not None and any(not bracket.proven for bracket in parts.brackets):
         parts = _refined(stages, parts, width, size, late)
     return parts
+
+
+def _arithmetic(stages: Sequence[Stage], width: float, size: int) -> Isolation:
+    """Floats with python-flint behind them, or python-flint alone, if floats lose nearly all their digits."""
+    sharp = ArbField(128, Fraction(width) / 4, Fraction(1, 2**60))
+    backup = Isolation(stages, sharp, allowance=max(200, int(_WORK / max(1, size))))
+    floats = Isolation(stages, FloatField(width), backup)
+    if floats.digits_lost(0.3125) < _FLOAT_DIGITS:
+        return floats
+    for precision in _PRECISIONS:
+        field = replace(sharp, precision=precision, batch=max(1, min(16, _AT_ONCE // max(1, size))))
+        digits = Isolation(stages, field).digits_lost(Fraction(5, 16))
+        if digits < _FLOAT_DIGITS:
+            return floats
+        if digits < precision * log10(2) - _SPARE:
+            # a jet of order K on an interval in which a term is worth a digit bears the loss of K digits
+            return Isolation(stages, replace(field, order=min(ceil(digits), _HIGHEST_ORDER)))
+    return floats
 
 
 def _certain_end(isolation: Isolation, end: float, width: float) -> float:
@@ -341,7 +395,7 @@ def assembled(records: list[Record], complete: bool) -> Parts:
 
 
 def _refined(
-    stages: Sequence[Stage], parts: Parts, width: float, size: int, late: Callable[[int], bool]
+    stages: Sequence[Stage], parts: Parts, width: float, size: int, late: Callable[[int, float], bool]
 ) -> Parts:
     """Brackets that are not proven, searched again with python-flint's balls."""
     records: list[Record] = []
@@ -360,13 +414,13 @@ def _refined(
     for bracket in open_:
         at_a, at_b = ends.get(bracket.low), begins.get(bracket.high)
         found: list[Record] = []
-        if at_a is not None and at_b is not None and not late(len(records)):
+        if at_a is not None and at_b is not None and not late(len(records), 0.0):
             field = ArbField(160, Fraction(width) / 2**50, Fraction(1, 2**100))
             isolation = Isolation(stages, field)
             places = field.places([bracket.low, bracket.high])
 
-            def spent(n: int, isolation: Isolation = isolation) -> bool:
-                return isolation.n_evaluations > most or late(n)
+            def spent(n: int, left: float, isolation: Isolation = isolation) -> bool:
+                return isolation.n_evaluations > most or late(n, left)
 
             found, _ = isolation.run(isolation.between(places[:1], places[1:], at_a, at_b), spent)
         if not found:

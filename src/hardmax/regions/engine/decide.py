@@ -30,7 +30,7 @@ from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.double_double import pair_of
 from hardmax.exact.double_double_kernels import UNIT
 from hardmax.exact.rationals import ExactArray
-from hardmax.exact.residue_kernels import BITS, TOP
+from hardmax.exact.residue_kernels import BITS, LANES, TOP
 from hardmax.exact.residues import Residues, common_denominator, primes_below
 from hardmax.geometry.domains import Domain
 from hardmax.regions.engine import sign_kernels as kernels
@@ -119,17 +119,18 @@ class CompiledLadder(Ladder):
     def grow(self) -> bool:
         """Provide the primes that the last proof lacked; False if it lacked none, or too many."""
         bits, self.counts[kernels.MISSING] = int(self.counts[kernels.MISSING]), 0
-        before = len(self.rungs.mod.primes)
+        before = int((self.rungs.mod.primes > 1).sum())
         needed = ceil((bits + 8) / BITS)
         size = 8 * (sum(len(place) for place, _ in self._numbers) + 2 * self._program.path_size)
-        if not bits or needed <= before or needed > _MOST_PRIMES or needed * size > _MEMORY:
+        most = _MEMORY // (LANES * size) * LANES
+        if not bits or needed <= before or needed > min(_MOST_PRIMES, most):
             return False
         if self._program.multiplicities.sum() > TOP // 2:  # a prime might divide the share of tied keys
             return False
         # as many as a vertex on rows of the deepest layer will need, where these are few
         deepest = ceil((self._domain.d + 1) * float(self.rungs.denominators.max()) / BITS)
         count = max(needed, 2 * before, min(deepest, _FEW_PRIMES if before else self._first_primes))
-        count = min(count, _MEMORY // size)
+        count = min(count, most)
         arrays = [array for array, _ in self._program.parts]
         arrays += [self._domain.a, self._domain.b]
         self.rungs = self._tables(list(islice(primes_below(TOP, arrays), count)))
@@ -160,25 +161,32 @@ class CompiledLadder(Ladder):
 
     def _tables(self, primes: list[int]) -> kernels.Rungs:
         program, domain = self._program, self._domain
-        d, D, P = domain.d, domain.d + 1, len(primes)
-        layers, path = len(program.table), _apart(program.path_size)
-        weights = np.zeros((P, _apart(len(program.weights))))
-        listed = np.zeros((P, _apart(len(program.nonzeros[2]))))
-        side_rows = np.zeros((P, domain.b.shape[0] * D))
-        units, start = np.ldexp(1.0, self._units), np.zeros((P, path))
+        d, D, L = domain.d, domain.d + 1, LANES
+        layers, path, blocks = len(program.table), program.path_size, -(-len(primes) // L)
+        weights = np.zeros((blocks, len(program.weights), L))
+        listed = np.zeros((blocks, len(program.nonzeros[2]), L))
+        side_rows = np.zeros((blocks, domain.b.shape[0] * D, L))
+        units, start = np.ldexp(1.0, self._units), np.zeros((blocks, path, L))
+        moduli = np.ones((blocks, L))
         known: Any = self.rungs.mod if primes else None
         of_domain = [Residues(array) for array in (domain.a, domain.b, ExactArray(units))] if primes else []
         for k, prime in enumerate(primes):
+            at = k // L, slice(None), k % L
             (places, dense), (_, sparse) = self._numbers
-            if k < len(known.primes):
-                weights[k], listed[k] = known.weights[k], known.nonzero[k]
+            moduli[k // L, k % L] = prime
+            if k < known.primes.size and known.primes.flat[k] == prime:
+                weights[at] = known.weights[k // L, k % L :: L]
+                listed[at] = known.nonzero[k // L, k % L :: L]
             else:
-                weights[k, places] = dense.balanced(prime)
-                listed[k, : len(program.nonzeros[2])] = sparse.balanced(prime)
+                weights[k // L, places, k % L] = dense.balanced(prime)
+                listed[at] = sparse.balanced(prime)
             a, b, one = (residues.modulo(prime) for residues in of_domain)
             rows = np.hstack([-a.reshape(-1, d) * one, b[:, None]]) % prime
-            side_rows[k] = np.where(rows > prime // 2, rows - prime, rows).ravel()
-            start[k, : d * d] = np.diag(np.where(one > prime // 2, one - prime, one)).ravel()
+            side_rows[at] = np.where(rows > prime // 2, rows - prime, rows).ravel()
+            start[k // L, : d * d, k % L] = np.diag(np.where(one > prime // 2, one - prime, one)).ravel()
+
+        def by_block(numbers: Any) -> Any:
+            return numbers.reshape(blocks, numbers.shape[1] * L)
 
         def none(*shape: int) -> Any:
             return np.full(shape, kernels.NO_FACET, dtype=np.int64)
@@ -197,15 +205,17 @@ class CompiledLadder(Ladder):
         bits = np.column_stack([np.log2(scale * D + 1e-300) + 0.1, np.full(len(scale), float(denominator))])
         return kernels.Rungs(
             mod=kernels.Modulo(
-                primes=np.array(primes, dtype=np.float64),
-                inverses=1.0 / np.array(primes, dtype=np.float64),
-                weights=weights,
-                nonzero=listed,
-                path=start,
-                entered=none(P, layers),
-                origin=none(P, layers),
-                words=none(P, program.sign_size),
-                known=none(P, path),
+                primes=moduli,
+                inverses=1.0 / moduli,
+                bits=BITS * (moduli > 1).sum(axis=1),
+                shares=np.zeros((blocks, L)),
+                weights=by_block(weights),
+                nonzero=by_block(listed),
+                path=by_block(start),
+                entered=none(blocks, layers),
+                origin=none(blocks, layers),
+                words=none(blocks, program.sign_size),
+                known=none(blocks, path),
             ),
             pairs=kernels.Pairs(
                 weights_low=program.by_rows(lambda array: pair_of(array)[1]),
@@ -217,7 +227,7 @@ class CompiledLadder(Ladder):
                 known=none(1, path),
             ),
             sides=kernels.Sides(
-                mod=side_rows,
+                mod=by_block(side_rows),
                 high=sides(lambda array: pair_of(array)[0]),
                 low=sides(lambda array: pair_of(array)[1]),
                 error=4.0 * UNIT * scale if rounded else np.zeros(len(scale)),
@@ -226,22 +236,16 @@ class CompiledLadder(Ladder):
             vertex=kernels.Vertex(
                 names=none(2 * D),
                 asked=none(2 * D),
-                rays_mod=np.zeros((P, D)),
+                rays_mod=np.zeros((blocks, D * L)),
                 ray_high=np.zeros(D),
                 ray_low=np.zeros(D),
-                fresh=np.zeros(1 + P, dtype=np.int64),
-                facets_high=np.zeros(D * D),
-                facets_low=np.zeros(D * D),
-                minors_high=np.zeros(1 << D),
+                fresh=np.zeros(1 + blocks, dtype=np.int64),
+                facets_high=np.zeros(D * D * L),
+                facets_low=np.zeros(D * D * L),
+                minors_high=np.zeros(L << D),
                 minors_low=np.zeros(1 << D),
                 size=np.zeros(3),
             ),
             denominators=np.concatenate([program.denominators, [0]]).astype(np.float64) + below,
             counts=self.counts,
         )
-
-
-def _apart(length: int) -> int:
-    """A length of rows, at least that, with which entries of one column are not in the same cache lines."""
-    lines = -(-length // 8)
-    return 8 * (lines + 1 - lines % 2)

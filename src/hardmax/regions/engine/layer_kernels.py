@@ -33,8 +33,8 @@ AFFINE, FOLD, WALL = 0, 1, 2
 # columns of the table of layers, in the order of LayerRow
 KIND, D_IN, D_OUT, ROWS, HEADS, SKIP, SCORES, BIASES = range(8)
 OUTPUTS, OFFSETS, Y_AT, Z_AT, SIGN_AT, HEAD_AT, FIRST, WORDS = range(8, 16)
-NONZERO_SCORES, NONZERO_OUTPUTS, GIVEN, GIVER = range(16, 20)
-ROW = 20  # numbers of a row
+NONZERO_SCORES, NONZERO_OUTPUTS, GIVEN, GIVER, LIKE = range(16, 21)
+ROW = 21  # numbers of a row
 # columns of the table of norms: of the scores and biases, then of the outputs and offsets
 RHO, SIGMA, SIGMA_ABS, GAMMA, B_MAX, B_NORM = range(6)
 RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
@@ -42,11 +42,12 @@ RHO_OUT, SIGMA_OUT, SIGMA_ABS_OUT, GAMMA_OUT, O_MAX, O_NORM = range(6, 12)
 # per layer cell: errors of the hidden vector, of the scores, of the vector that leaves
 DA, DC, EA, EC, RA, RC, A_MAX, C_MAX, T_A, T_C, NEXT_DA, NEXT_DC, NEXT_EA, NEXT_EC = range(14)
 STEP_DA, STEP_DC, STEP_EA, STEP_EC, CHANGES = range(14, 19)
-ROWS_EXACT, LEAVES_EXACT = 19, 20  # of the search: whether floats hold the rows, and what leaves, exactly
+ROWS_EXACT, LEAVES = 19, 20  # of the search: whether floats hold the rows exactly; the size of what leaves
 PAIRS = 21  # in the first row: how much larger errors of pairs may be than FINER times those of floats; or 0
 MEANS = 22  # log2 of what means of tied keys add to the denominators of the rows
 ENTERS_EXACT = 23  # of the search: whether floats hold what enters exactly
-ERRORS = 24
+MULTIPLE = 24  # of the search: by what means of tied keys have divided what enters; 0 if that is too large
+ERRORS = 25
 HEADER = 8  # integers at the end of a node
 
 EXACT, CERTIFIED, FLOAT = 0, 1, 2  # arithmetics
@@ -83,6 +84,7 @@ class LayerRow(NamedTuple):
         int  # where it stands which units are on for every winner of a layer before; -1 if that is not known
     )
     giver: int  # that layer
+    like: int  # where it stands which units have the weights of others, up to a sign; -1 if none has
 
 
 class Net(NamedTuple):
@@ -100,6 +102,7 @@ class Net(NamedTuple):
     nonzero_at: Integers  # where the list of a row or unit begins
     nonzero: Integers  # positions of nonzero weights in rows and units that have few
     nonzero_weights: Floats  # and these weights
+    like: Integers  # per unit: twice the first unit with the same weights, plus one with the opposite; or -1
 
 
 @kernel(inlined=True)
@@ -127,6 +130,7 @@ def layer_row(table, layer):
         t[17],
         t[18],
         t[19],
+        t[20],
     )
 
 

@@ -59,6 +59,7 @@ class Program:
     near: tuple[Integers, Integers]
     given_bits: Integers
     nonzeros: tuple[Integers, Integers, Integers]
+    like: Integers
     last: int
     path_size: int
     sign_size: int
@@ -82,6 +83,7 @@ class Program:
             self.given_bits,
             *self.nonzeros[:2],
             self.weights[self.nonzeros[2]],
+            self.like,
         )
 
     @cached_property
@@ -202,6 +204,7 @@ class Program:
         near: list[int] = []
         given_bits: list[Integers] = []
         nonzeros = _Nonzeros()
+        like: list[Integers] = []
         size = path = sign = units = heads = 0
         widest = columns - 1
 
@@ -219,6 +222,7 @@ class Program:
             row[kernels.SIGN_AT] = sign
             row[kernels.SCORES] = row[kernels.OUTPUTS] = row[kernels.OFFSETS] = -1
             row[kernels.NONZERO_SCORES] = row[kernels.NONZERO_OUTPUTS] = row[kernels.GIVEN] = -1
+            row[kernels.LIKE] = -1
             if isinstance(layer, AffineLayer):
                 row[kernels.KIND], row[kernels.ROWS] = kernels.AFFINE, layer.d_out
                 row[kernels.SCORES] = keep(layer.weights, _SCORES)
@@ -238,6 +242,10 @@ class Program:
                     row[kernels.GIVEN] = sum(map(len, given_bits))
                     row[kernels.GIVER] = max(j for j in range(i) if table[j, kernels.KIND] == kernels.WALL)
                     given_bits.append(_packed(layer.given))
+                alike = _alike(layer, layers[i - 1] if i else None)
+                if (alike >= 0).any():
+                    row[kernels.LIKE] = sum(map(len, like))
+                    like.append(alike)
                 units += layer.units
                 sign += 3 + int(row[kernels.WORDS]) + 2 * layer.units  # bits, then units that follow others
             else:
@@ -255,8 +263,8 @@ class Program:
                 if layer.near is None:
                     near_at.extend([-1] * len(layer.key))
                 for rivals in layer.near or []:
-                    near_at.append(len(near))
-                    near.extend([len(rivals), *rivals])
+                    near_at.append(-1 if rivals is None else len(near))
+                    near.extend([] if rivals is None else [len(rivals), *rivals])
                 heads += layer.heads
                 sign += 3 + layer.heads + 2 * len(layer.key)  # winners, then keys that win with others
             if row[kernels.SCORES] >= 0:
@@ -277,6 +285,7 @@ class Program:
             given_bits=np.concatenate([*given_bits, np.zeros(1, dtype=np.int64)]),
             near=(np.array(near_at or [-1], dtype=np.int64), np.array(near or [0], dtype=np.int64)),
             nonzeros=nonzeros.lists(),
+            like=np.concatenate([*like, np.zeros(1, dtype=np.int64)]),
             last=last,
             path_size=path + 8,
             sign_size=sign + 8,
@@ -300,6 +309,30 @@ def _packed(given: list[NDArray[np.bool_] | None]) -> Integers:
         if units is not None:
             row[0], row[1:] = 1, pack_bits(units[None])[0].view(np.int64)
     return table.ravel()
+
+
+def _alike(layer: ReluLayer, before: Layer | None) -> Integers:
+    """Per unit of a layer, twice the first unit with the same weights, plus one if they are the opposite; -1
+    where no other unit has them.
+
+    Units that take what enters as it is have the weights of the layer before.
+    """
+    parts = [layer.biases]
+    if layer.scores is not None:
+        parts.append(layer.scores)
+    elif isinstance(before, ReluLayer) and not before.skip:
+        parts += [before.outputs, before.offsets]
+    if len(parts) == 1 or layer.units < 2:
+        return np.full(layer.units, -1, dtype=np.int64)
+    exact = [part.floats if part.fractions is None else part.fractions for part in parts]
+    rows = np.hstack([part.reshape(layer.units, -1) for part in exact])
+    signs = np.sign(rows[np.arange(len(rows)), (rows != 0).argmax(axis=1)])
+    turned = rows * signs[:, None] + 0
+    names = [tuple(row) for row in turned] if rows.dtype == object else [row.tobytes() for row in turned]
+    first: dict[Any, int] = {}
+    found = np.array([first.setdefault(name, i) for i, name in enumerate(names)], dtype=np.int64)
+    alone = np.bincount(found, minlength=len(found))[found] == 1
+    return np.where(alone, -1, 2 * found + (signs != signs[found]))
 
 
 class _Nonzeros:
@@ -412,6 +445,10 @@ def spectral_bound(matrix: Floats) -> float:
     if scale == 0.0 or not np.isfinite(scale):
         return scale
     a = matrix / scale
+    entries = np.abs(a)
+    crude = np.sqrt(float(entries.sum(axis=0).max()) * float(entries.sum(axis=1).max()))
+    if crude <= 1.01 * np.sqrt(float(np.einsum("ij,ij->i", a, a).max())):
+        return 1.01 * scale * float(crude)  # selections and diagonals, which may be large: no better bound
     gram = a @ a.T if a.shape[0] <= a.shape[1] else a.T @ a
     log_norm, power = 0.0, 1.0
     for _ in range(5):
@@ -423,7 +460,6 @@ def spectral_bound(matrix: Floats) -> float:
         gram = gram @ gram
         power *= 2.0
     log_norm += np.log(max(float(np.abs(gram).sum(axis=1).max()), 1e-100)) / power
-    crude = np.sqrt(float(np.abs(a).sum(axis=0).max()) * float(np.abs(a).sum(axis=1).max()))
     return 1.01 * scale * float(min(np.exp(0.5 * log_norm), crude))
 
 

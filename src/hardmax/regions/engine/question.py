@@ -43,7 +43,7 @@ ENGINES = {  # the engine of choice for a dimension first
     "space": Engine(3, LARGEST_DIMENSION, "polyhedra"),
     "search": Engine(2, 1 << 20, "halfspaces"),
 }
-LAYOUT = 6  # grows when the state of a machine, or the way tasks are cut, changes its meaning
+LAYOUT = 7  # grows when the state of a machine, or the way tasks are cut, changes its meaning
 
 
 def engine_for(d: int, engine: str | None = None) -> str:
@@ -158,14 +158,24 @@ class Question:
                     digest.update(repr([str(entry) for entry in value.fractions.flat]).encode())
             elif isinstance(value, np.ndarray):
                 digest.update(value.tobytes())
+            elif isinstance(value, dict):
+                for name, entry in value.items():
+                    feed(name)
+                    feed(entry)
+            elif isinstance(value, list):
+                for entry in value:
+                    feed(entry)
             else:
                 digest.update(repr(value).encode())
             digest.update(b"|")
 
-        for layer in self.layers:
-            feed(type(layer).__name__)
-            for name in layer.__dataclass_fields__:
-                feed(getattr(layer, name))
+        if any(block.chooses_sets for block in self.network.blocks):
+            feed(self.network._state()["blocks"])
+        else:
+            for layer in self.layers:
+                feed(type(layer).__name__)
+                for name in layer.__dataclass_fields__:
+                    feed(getattr(layer, name))
         domain, options = self.domain, (self.arithmetic, self.sliver, self.keep, self.name, LAYOUT)
         for value in (domain.d, domain.a, domain.b, *options):
             feed(value)

@@ -63,7 +63,7 @@ NO_FACET = -9
 # sum of n products of pairs is off by at most n + 8 units of 2^-98, one of floats by n + 6 units.
 FINER = 1.5 * pairs.UNIT / layer_kernels.UNIT
 
-PAIRS = 0  # where it stands that the double-double ray is known; that modulo prime k stands at 1 + k
+PAIRS = 0  # where it stands that the double-double ray is known; that modulo block b stands at 1 + b
 ZERO, POSITIVE, NEGATIVE, OPEN = range(4)  # signs, as kernels write them
 
 # what was counted: zeros proven, signs from double-double, questions left open, bits that primes lack
@@ -75,17 +75,22 @@ Integers = NDArray[np.int64]
 
 
 class Modulo(NamedTuple):
-    """The network modulo primes, and what is known along the path: row k of each array is modulo prime k."""
+    """The network modulo primes, and what is known along the path: row b of each array is modulo block b.
 
-    primes: Floats  # (P,)
-    inverses: Floats  # (P,): one over them, rounded
-    weights: Floats  # (P, weights); those that are listed are left out
-    nonzero: Floats  # (P, listed weights)
-    path: Floats  # (P, path)
-    entered: Integers  # (P, layers): the layer cell whose hidden vector is there
-    origin: Integers  # (P, layers): the layer cell before, and below, the signs there
-    words: Integers  # (P, signs)
-    known: Integers  # (P, path): the layer cell whose row is there, at its first column
+    Blocks have L lanes (:mod:`~hardmax.exact.residue_kernels`), and every number takes L places.
+    """
+
+    primes: Floats  # (B, L)
+    inverses: Floats  # (B, L): one over them, rounded
+    bits: Floats  # (B,): log2 of the product of the primes of a block, a little below
+    shares: Floats  # (B, L): room for one over the number of keys that tie
+    weights: Floats  # (B, weights L); those that are listed are left out
+    nonzero: Floats  # (B, listed weights L)
+    path: Floats  # (B, path L)
+    entered: Integers  # (B, layers): the layer cell whose hidden vector is there
+    origin: Integers  # (B, layers): the layer cell before, and below, the signs there
+    words: Integers  # (B, signs)
+    known: Integers  # (B, path): the layer cell whose row is there, at its first column
 
 
 class Pairs(NamedTuple):
@@ -103,7 +108,7 @@ class Pairs(NamedTuple):
 class Sides(NamedTuple):
     """Rows of the domain."""
 
-    mod: Floats  # (P, sides * D)
+    mod: Floats  # (B, sides * D * L)
     high: Floats  # (sides * D,)
     low: Floats
     error: Floats  # (sides,): of the pairs, per entry
@@ -115,13 +120,13 @@ class Vertex(NamedTuple):
 
     names: Integers  # (2 * D,): owners and walls of its facets
     asked: Integers  # those of the vertex for which rays are known
-    rays_mod: Floats  # (P, D): its ray modulo primes
+    rays_mod: Floats  # (B, D * L): its ray modulo primes
     ray_high: Floats  # (D,)
     ray_low: Floats
-    fresh: Integers  # (1 + P,): which rays are known, in pairs and modulo primes; 2 for one that is not zero
-    facets_high: Floats  # (D * D,)
+    fresh: Integers  # (1 + B,): which rays are known, in pairs and modulo blocks; 2 for one that is not zero
+    facets_high: Floats  # (D * D * L,): pairs need no lanes
     facets_low: Floats
-    minors_high: Floats  # (2^D,)
+    minors_high: Floats  # (2^D * L,)
     minors_low: Floats
     size: Floats  # (3,): error of the double-double ray, bits of the facets by slopes, by norms
 
@@ -143,8 +148,8 @@ class Rungs(NamedTuple):
 
 @kernel(inlined=True)
 def _row_mod(D, net, numbers, walk, here, i):
-    """Row i of a layer modulo a prime, column by column."""
-    path, weights, prime, inverse = (
+    """Row i of a layer modulo the primes of a block, column by column."""
+    path, weights, primes, inverses = (
         numbers.path[walk], numbers.weights[walk], numbers.primes[walk], numbers.inverses[walk],
     )  # fmt: skip
     m, n, w = here.d_in, here.rows, here.scores + i * here.d_in
@@ -152,14 +157,16 @@ def _row_mod(D, net, numbers, walk, here, i):
     for c in range(D):
         y = here.y_at + c * m
         if here.scores < 0:
-            value = path[y + i]
+            value = modulo.residues(path, y + i)
         elif first >= 0:
-            value = modulo.sparse_dot(numbers.nonzero[walk], net.nonzero, first, end, path, y, prime, inverse)
+            value = modulo.sparse_dot(
+                numbers.nonzero[walk], net.nonzero, first, end, path, y, primes, inverses
+            )
         else:
-            value = modulo.dot(weights, w, path, y, m, prime, inverse)
+            value = modulo.dot(weights, w, path, y, m, primes, inverses)
         if c == D - 1:
-            value += weights[here.biases + i]
-        path[here.z_at + c * n + i] = modulo.reduced(value, prime, inverse)
+            value = modulo.plus(value, modulo.residues(weights, here.biases + i))
+        modulo.put(path, here.z_at + c * n + i, modulo.reduced(value, primes, inverses))
 
 
 @kernel(inlined=True)
@@ -187,18 +194,19 @@ def _row_pairs(D, net, numbers, walk, here, i):
 @kernel(inlined=True)
 def _add_unit_mod(D, net, numbers, walk, before, i, sign, to):
     """Add what unit i of the layer before sends, or take it away; not reduced."""
-    path, weights = numbers.path[walk], numbers.weights[walk]
+    path, weights, listed = numbers.path[walk], numbers.weights[walk], numbers.nonzero[walk]
     e = before.d_out
     first, end = nonzeros(net, before.nonzero_outputs, i)
     for c in range(D):
-        factor = sign * path[before.z_at + c * before.rows + i]
-        if factor == 0.0:
-            continue
+        factor = modulo.residues(path, before.z_at + c * before.rows + i)
+        factor = modulo.times(modulo.spread(sign), factor)
         w, y = before.outputs + i * e, to + c * e
         if first >= 0:
             for t in range(first, end):
-                r = net.nonzero[t]
-                path[y + r] += numbers.nonzero[walk, t] * factor
+                r = y + net.nonzero[t]
+                modulo.put(
+                    path, r, modulo.add_product(modulo.residues(path, r), modulo.residues(listed, t), factor)
+                )
         else:
             modulo.add_multiple(weights, w, factor, path, y, e)
 
@@ -220,10 +228,11 @@ def _add_unit_pairs(D, net, numbers, walk, before, i, sign, to):
 @kernel(inlined=True)
 def _add_weights_mod(net, numbers, walk, w, times, share, to, count):
     """Add ``times / share`` times weights to numbers of the path; not reduced."""
-    factor = 1.0
+    factor = modulo.spread(1.0)
     if share > 1:
-        prime, inverse = numbers.primes[walk], numbers.inverses[walk]
-        factor = modulo.reduced(times * modulo.reciprocal(share, prime, inverse), prime, inverse)
+        modulo.put_reciprocals(share, numbers.primes[walk], numbers.shares[walk])
+        factor = modulo.times(modulo.spread(float(times)), modulo.residues(numbers.shares[walk], 0))
+        factor = modulo.reduced(factor, numbers.primes[walk], numbers.inverses[walk])
     modulo.add_multiple(numbers.weights[walk], w, factor, numbers.path[walk], to, count)
 
 
@@ -238,8 +247,8 @@ def _add_weights_pairs(net, numbers, walk, w, times, share, to, count):
 def _move_mod(numbers, walk, source, to, count):
     """Copy numbers of the path; zeros where ``source`` is negative."""
     path = numbers.path[walk]
-    for r in range(count):
-        path[to + r] = path[source + r] if source >= 0 else 0.0
+    for r in range(modulo.LANES * count):
+        path[modulo.LANES * to + r] = path[modulo.LANES * source + r] if source >= 0 else 0.0
 
 
 @kernel(inlined=True)
@@ -402,31 +411,35 @@ def _at_infinity(D, owner, wall, out, at):
 
 
 @kernel(inlined=True)
-def _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at):
-    """Row i of a layer, minus row j if that is not negative, modulo prime k of ``count`` that are needed."""
+def _difference_mod(D, net, signs, rungs, b, count, layer, i, j, out, at):
+    """Row i of a layer, minus row j if that is not negative, modulo block b of ``count`` that are needed."""
     here = layer_row(net.table, layer)
-    _provide_mod(D, net, signs, rungs.mod, k, count, layer, i)
+    _provide_mod(D, net, signs, rungs.mod, b, count, layer, i)
     if j >= 0:
-        _provide_mod(D, net, signs, rungs.mod, k, count, layer, j)
+        _provide_mod(D, net, signs, rungs.mod, b, count, layer, j)
+    path = rungs.mod.path[b]
     for c in range(D):
-        value = rungs.mod.path[k, here.z_at + c * here.rows + i]
+        z = here.z_at + c * here.rows
+        value = modulo.residues(path, z + i)
         if j >= 0:
-            value -= rungs.mod.path[k, here.z_at + c * here.rows + j]
-            value = modulo.reduced(value, rungs.mod.primes[k], rungs.mod.inverses[k])
-        out[at + c] = value
+            value = modulo.minus(value, modulo.residues(path, z + j))
+            value = modulo.reduced(value, rungs.mod.primes[b], rungs.mod.inverses[b])
+        modulo.put(out, at + c, value)
 
 
 @kernel(inlined=True)
-def _named_mod(D, net, signs, rungs, k, count, owner, wall, out, at):
-    """The row of a facet modulo prime k."""
+def _named_mod(D, net, signs, rungs, b, count, owner, wall, out, at):
+    """The row of a facet modulo block b."""
     if owner in (AT_INFINITY, FAR_SIDE):
-        _at_infinity(D, owner, wall, out, at)
+        _at_infinity(D, owner, wall, rungs.vertex.minors_low, 0)
+        for c in range(D):
+            modulo.put(out, at + c, modulo.spread(rungs.vertex.minors_low[c]))
     elif owner == DOMAIN_SIDE:
         for c in range(D):
-            out[at + c] = rungs.sides.mod[k, wall * D + c]
+            modulo.put(out, at + c, modulo.residues(rungs.sides.mod[b], wall * D + c))
     else:
         layer, i, j = _wall_parts(wall)
-        _difference_mod(D, net, signs, rungs, k, count, layer, i, j, out, at)
+        _difference_mod(D, net, signs, rungs, b, count, layer, i, j, out, at)
 
 
 @kernel(inner=True)
@@ -489,40 +502,41 @@ def _named_pairs(D, net, state, rungs, owner, wall, high, low, at):
 
 
 @kernel(inlined=True)
-def _ray_mod(D, net, signs, rungs, k, count):
-    """The ray of the vertex in question modulo prime k: the minors of its facets; returns 1 if it vanishes, 2
+def _ray_mod(D, net, signs, rungs, b, count):
+    """The ray of the vertex in question modulo block b: the minors of its facets; returns 1 if it vanishes, 2
     if not.
     """
-    facets, minors, ray, prime = (
+    facets, minors, ray, primes, inverses = (
         rungs.vertex.facets_high,
         rungs.vertex.minors_high,
-        rungs.vertex.rays_mod[k],
-        rungs.mod.primes[k],
+        rungs.vertex.rays_mod[b],
+        rungs.mod.primes[b],
+        rungs.mod.inverses[b],
     )
     for f in range(D - 1):
         owner, wall = rungs.vertex.names[2 * f], rungs.vertex.names[2 * f + 1]
-        _named_mod(D, net, signs, rungs, k, count, owner, wall, facets, f * D)
+        _named_mod(D, net, signs, rungs, b, count, owner, wall, facets, f * D)
     full = (1 << D) - 1
-    minors[0] = 1.0
+    modulo.put(minors, 0, modulo.spread(1.0))
     for subset in range(1, full):
         size = popcount(np.uint64(subset))
-        total = 0.0
+        total = modulo.spread(0.0)
         sign = 1.0 if size & 1 else -1.0
         rest = np.uint64(subset)
         while rest != np.uint64(0):
             column = lowest(rest)
             rest &= rest - np.uint64(1)
-            total += sign * facets[(size - 1) * D + column] * minors[subset ^ (1 << column)]
+            minor = modulo.times(modulo.spread(sign), modulo.residues(minors, subset ^ (1 << column)))
+            total = modulo.add_product(total, modulo.residues(facets, (size - 1) * D + column), minor)
             sign = -sign
-        minors[subset] = modulo.reduced(total, prime, rungs.mod.inverses[k])
-    sign = 1.0
+        modulo.put(minors, subset, modulo.reduced(total, primes, inverses))
+    sign, vanishes = 1.0, True
     for column in range(D):
-        ray[column] = sign * minors[full ^ (1 << column)]
+        minor = modulo.residues(minors, full ^ (1 << column))
+        modulo.put(ray, column, modulo.times(modulo.spread(sign), minor))
+        vanishes = vanishes and modulo.all_zero(minor)
         sign = -sign
-    for column in range(D):
-        if ray[column] != 0.0:
-            return 2
-    return 1
+    return 1 if vanishes else 2
 
 
 @kernel(inner=True)
@@ -604,6 +618,12 @@ def _bits(size):
 
 
 @kernel(inlined=True)
+def _blocks(mod, bits):
+    """How many blocks of primes have so many bits; at most those that there are."""
+    return min(mod.bits.shape[0], 1 + np.int64(max(bits, 0.0) / (modulo.LANES * modulo.BITS)))
+
+
+@kernel(inlined=True)
 def ask_at(D, net, state, rungs):
     """The questions that follow are about the vertex on the facets in ``names``, unless they are already."""
     same = True
@@ -650,19 +670,20 @@ def zero_at(D, net, state, rungs, layer, i, j, value):
         return OPEN
     known = -2.0  # the bits of the primes so far, less a margin for the rounding of logarithms
     independent = False  # of facets that are dependent every determinant vanishes: one ray must not
-    needed = min(rungs.mod.primes.shape[0], 1 + np.int64(max(bits + 2.0, 0.0) / modulo.BITS))
-    for k in range(rungs.mod.primes.shape[0]):
-        count = 1 if k == 0 else max(needed, k + 1)  # the first prime tells whether the others are worth it
-        if rungs.vertex.fresh[1 + k] == 0:
-            rungs.vertex.fresh[1 + k] = _ray_mod(D, net, state.signs, rungs, k, count)
-        independent = independent or rungs.vertex.fresh[1 + k] == 2
-        _difference_mod(D, net, state.signs, rungs, k, count, layer, i, j, row, 0)
-        total = 0.0
+    needed = _blocks(rungs.mod, bits + 2.0)
+    for b in range(rungs.mod.bits.shape[0]):
+        count = 1 if b == 0 else max(needed, b + 1)  # the first block tells whether the others are worth it
+        if rungs.vertex.fresh[1 + b] == 0:
+            rungs.vertex.fresh[1 + b] = _ray_mod(D, net, state.signs, rungs, b, count)
+        independent = independent or rungs.vertex.fresh[1 + b] == 2
+        _difference_mod(D, net, state.signs, rungs, b, count, layer, i, j, row, 0)
+        ray = rungs.vertex.rays_mod[b]
+        total = modulo.spread(0.0)
         for c in range(D):
-            total += row[c] * rungs.vertex.rays_mod[k, c]
-        if modulo.reduced(total, rungs.mod.primes[k], rungs.mod.inverses[k]) != 0.0:
+            total = modulo.add_product(total, modulo.residues(row, c), modulo.residues(ray, c))
+        if not modulo.all_zero(modulo.reduced(total, rungs.mod.primes[b], rungs.mod.inverses[b])):
             return POSITIVE
-        known += modulo.BITS
+        known += rungs.mod.bits[b]
         if known > bits and independent:
             return ZERO
     rungs.counts[MISSING] = max(rungs.counts[MISSING], np.int64(max(bits, 0.0)) + 3)
@@ -838,19 +859,21 @@ def _proven_zero(D, net, signs, mod, denominator, counts, layer, i, j, most):
     if not (bits < 1e6):
         return OPEN
     needed = np.int64(bits) + 3
-    for k in range(mod.primes.shape[0]):
+    for b in range(mod.bits.shape[0]):
         if bits < 0.0:
             break
-        _provide_mod(D, net, signs, mod, k, 1 + k, layer, i)
+        _provide_mod(D, net, signs, mod, b, 1 + b, layer, i)
         if j >= 0:
-            _provide_mod(D, net, signs, mod, k, 1 + k, layer, j)
-        residues = mod.path[k]
+            _provide_mod(D, net, signs, mod, b, 1 + b, layer, j)
+        path = mod.path[b]
         for c in range(D):
             z = here.z_at + c * here.rows
-            value = residues[z + i] - (residues[z + j] if j >= 0 else 0.0)
-            if modulo.reduced(value, mod.primes[k], mod.inverses[k]) != 0.0:
+            value = modulo.residues(path, z + i)
+            if j >= 0:
+                value = modulo.minus(value, modulo.residues(path, z + j))
+            if not modulo.all_zero(modulo.reduced(value, mod.primes[b], mod.inverses[b])):
                 return POSITIVE
-        bits -= modulo.BITS
+        bits -= mod.bits[b]
     if bits < 0.0:
         counts[N_ZERO] += 1
         return ZERO
@@ -910,18 +933,20 @@ def _proven_multiple(D, net, signs, mod, denominator, counts, layer, i, j, pivot
     bits = 2.0 + _bits(most) + 2.0 * denominator
     if not (bits < 1e6):
         return False
-    needed = min(mod.primes.shape[0], 1 + np.int64(max(bits, 0.0) / modulo.BITS))
-    for k in range(mod.primes.shape[0]):
-        end = 1 if k == 0 else max(needed, 1 + k)
-        _provide_mod(D, net, signs, mod, k, end, layer, i)
-        _provide_mod(D, net, signs, mod, k, end, layer, j)
-        residues, prime = mod.path[k], mod.primes[k]
-        a, b = residues[z + pivot * n + i], residues[z + pivot * n + j]
+    needed = _blocks(mod, bits)
+    for b in range(mod.bits.shape[0]):
+        end = 1 if b == 0 else max(needed, 1 + b)
+        _provide_mod(D, net, signs, mod, b, end, layer, i)
+        _provide_mod(D, net, signs, mod, b, end, layer, j)
+        path = mod.path[b]
+        one = modulo.residues(path, z + pivot * n + i)
+        other = modulo.minus(modulo.spread(0.0), modulo.residues(path, z + pivot * n + j))
         for c in range(D):
-            minor = a * residues[z + c * n + j] - b * residues[z + c * n + i]
-            if modulo.reduced(minor, prime, mod.inverses[k]) != 0.0:
+            minor = modulo.times(one, modulo.residues(path, z + c * n + j))
+            minor = modulo.add_product(minor, other, modulo.residues(path, z + c * n + i))
+            if not modulo.all_zero(modulo.reduced(minor, mod.primes[b], mod.inverses[b])):
                 return False
-        bits -= modulo.BITS
+        bits -= mod.bits[b]
         if bits < 0.0:
             counts[N_ZERO] += 1
             return True

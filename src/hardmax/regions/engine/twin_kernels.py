@@ -3,7 +3,11 @@ r"""Units and keys that follow others on a whole layer cell: the list of them, a
 A unit whose row is a multiple of another's follows it. A key whose composed score agrees with that of an
 earlier key of its head wins with it: that one gives the signature, and the mean of their outputs goes on.
 Both are *twins*, written behind the bits or winners of the layer: how many there are, then for each its
-number and twice that of the other, plus one if it is on where the other is off.
+number and twice that of the other, plus one if it is on where the other is off. A unit that is zero on the
+whole layer cell may be listed as its own twin.
+
+Units that have the weights of an earlier one, or the opposite ones, follow it on every layer cell: they are
+known before the first cell (:func:`like`).
 
 A mean of :math:`m` outputs (keys of the block that have one score count as often as they occur) has
 :math:`m` in its denominator. So do all rows behind it, and the bound on their denominators grows with it:
@@ -44,6 +48,27 @@ def twin(here, signs, t):
     """Twin t: its number, that of the unit or key that it follows, and whether it is turned around."""
     at = here.sign_at + 3 + here.words + here.heads + 2 * t
     return signs[at], signs[at + 1] >> 1, signs[at + 1] & 1
+
+
+@kernel(inlined=True)
+def like(net, here, unit):
+    """The first unit with the weights of this one, and 1, or -1 if these are the opposite; -1 if none has."""
+    if here.like < 0 or net.like[here.like + unit] < 0:
+        return -1, 1
+    code = net.like[here.like + unit]
+    return code >> 1, 1 - 2 * (code & 1)
+
+
+@kernel(inlined=True)
+def followed(here, signs, unit):
+    """The unit that this one is listed to follow, and 1, or -1 if it is turned around; -1 if it is not
+    listed.
+    """
+    for t in range(n_twins(here, signs)):
+        listed, other, turned = twin(here, signs, t)
+        if listed == unit:
+            return other, 1 - 2 * turned
+    return -1, 1
 
 
 @kernel(inlined=True)
@@ -104,17 +129,37 @@ def add_output(net, here, signs, winner, hidden, out, to, count):
         out[to + r] = hidden[r] + h / share
 
 
+@kernel(inlined=True)
+def common_multiple(a, b):
+    """The least common multiple of two positive integers."""
+    c, d = a, b
+    while d != 0:
+        c, d = d, c % d
+    return a // c * b
+
+
 @kernel(inner=True)
 def mean_bits(net, here, signs, winners):
     """log2, rounded up, of the least common multiple of the shares of a layer's heads."""
     bits, common = 0.0, 1
     for h in range(here.heads):
         share = share_of(net, here, signs, winners[h])
-        a, b = common, share
-        while b != 0:
-            a, b = b, a % b
-        common *= share // a
+        common = common_multiple(common, share)
         if common > 1 << 40 or share > 1 << 20:
             bits += math.log2(float(common)) + 1e-9
             common = 1
     return bits + math.log2(float(common)) + 1e-9
+
+
+@kernel(inner=True)
+def mean_multiple(net, here, signs, winners, most):
+    """The least common multiple of the shares of those heads of a layer in which keys tie; 0 if it is larger
+    than ``most``, below 2^31.
+    """
+    common = 1
+    for h in range(here.heads):
+        if common > 0 and has_twins(here, signs, winners[h]):
+            share = share_of(net, here, signs, winners[h])
+            common = common_multiple(common, share) if share <= most else 0
+            common = common if common <= most else 0
+    return common

@@ -74,6 +74,25 @@ def adjacent_cells(cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps) ->
     return search.contacts()
 
 
+def lengths_of_contacts(
+    cells: Cells, layers: tuple[Layer, ...], exact: ExactMaps, contacts: Contacts
+) -> Floats:
+    """The lengths of the common segments, those that floats left unclear measured in rationals.
+
+    Each is right up to a proven relative error of ``LENGTH_ERROR``.
+    """
+    unclear = np.flatnonzero(contacts.lengths == kernels.UNCLEAR)
+    if not len(unclear):
+        return contacts.lengths
+    search = _Search(cells, layers, exact)
+    lengths = contacts.lengths.copy()
+    for k in unclear.tolist():
+        (a, b), (c, d) = (sorted(search.ends(edge)) for edge in contacts.edges[k].tolist())
+        lengths[k] = search.length(int(contacts.edges[k, 0]), max(a, c), min(b, d))
+    lengths.setflags(write=False)
+    return lengths
+
+
 _ALWAYS = 256  # so few edges are not worth filtering
 _FINENESS = 1e-6  # of angles, and of distances relative to the extent of the edges
 
@@ -152,7 +171,7 @@ class _Search:
         self.n_found, count = kernels.overlay(
             order, start, self.group, self.info, frozen(cells.facets.offsets), self.cell_of,
             *lines, far, *signatures,
-            *np.zeros((2, 2 * most)), np.zeros(2 * most, dtype=np.int64), np.zeros(most),
+            *np.zeros((2, 2 * most)), *np.zeros((2, 2 * most), dtype=np.int64), np.zeros(most),
             *np.zeros((3, most), dtype=np.int64), np.zeros(2),
             self.out_edges, self.out_kind, self.out_length, self.state, postponed,
         )  # fmt: skip
@@ -196,6 +215,14 @@ class _Search:
             )
         return 0, flint.fmpq(b * c_ - b_ * c if along_x else c * a_ - c_ * a, w)
 
+    def length(self, edge: int, low: Position, high: Position) -> float:
+        """The length of a part of the line of an edge, rounded at the end."""
+        if low[0] or high[0]:
+            return inf
+        a, b, _ = self.line(edge)
+        slope = flint.fmpq(a, b) if abs(b) >= abs(a) else flint.fmpq(b, a)
+        return _float(high[1] - low[1]) * float(np.hypot(1.0, _float(slope)))
+
     def decide_postponed(self) -> None:
         """Overlay the groups that floats left open."""
         for group in self.postponed.tolist():
@@ -234,13 +261,7 @@ class _Search:
 
     def _keep(self, here: _Piece, there: _Piece) -> None:
         e, f = here.edge, there.edge
-        low, high = max(here.low, there.low), min(here.high, there.high)
-        a, b, _ = self.line(e)
-        length = inf
-        if low[0] == 0 == high[0]:
-            run = high[1] - low[1]
-            slope = flint.fmpq(a, b) if abs(b) >= abs(a) else flint.fmpq(b, a)
-            length = _float(run) * float(np.hypot(1.0, _float(slope)))
+        length = self.length(e, max(here.low, there.low), min(here.high, there.high))
         kinds = self.info[[self.group[e], self.group[f]], kernels.KIND]
         self.found.append((e, f, int(kinds.max()), length))
 

@@ -25,6 +25,8 @@ BEFORE, EQUAL, AFTER, OPEN = -1, 0, 1, 2  # OPEN: not known
 # what becomes of an edge
 COVERED, UNCOVERED = 0, 1
 _SLACK = 1.0 + 1e-12
+UNCLEAR = -1.0  # a length that floats do not know well enough
+LENGTH_ERROR = 1e-6  # relative; where floats cannot prove as much, rationals measure
 
 
 @kernel
@@ -225,9 +227,28 @@ def locate(pieces, n, edge_start, cell_of, vx, vy, vr, dx, dy, far, frame):
 
 @kernel(inner=True)
 def place_ends(
-    pieces, items, low, high, upwards, axis, group, edge_start, cell_of, v, vr, dx, dy, far, t, r, line
+    pieces,
+    items,
+    low,
+    high,
+    upwards,
+    axis,
+    group,
+    edge_start,
+    cell_of,
+    v,
+    vr,
+    dx,
+    dy,
+    far,
+    t,
+    r,
+    line,
+    vertex,
 ):
-    """Positions, errors and crossing lines of the ends of pieces: of piece k at 2k (lower) and 2k + 1."""
+    """Positions, errors, crossing lines and vertices of the ends of pieces: of piece k at 2k (lower) and
+    2k + 1.
+    """
     for m in range(low, high):
         k = items[m]
         e = pieces[k]
@@ -235,8 +256,8 @@ def place_ends(
         f = e + 1 if e + 1 < edge_start[cell + 1] else edge_start[cell]
         before = e - 1 if e > edge_start[cell] else edge_start[cell + 1] - 1
         a, b = (2 * k, 2 * k + 1) if upwards else (2 * k + 1, 2 * k)
-        t[a], r[a], line[a] = v[e], vr[e], group[before]
-        t[b], r[b], line[b] = v[f], vr[f], group[f]
+        t[a], r[a], line[a], vertex[a] = v[e], vr[e], group[before], e
+        t[b], r[b], line[b], vertex[b] = v[f], vr[f], group[f], f
         if far:
             if dx[e] != 0.0 or dy[e] != 0.0:
                 t[a] = np.inf if (dx[e] if axis == 0 else dy[e]) > 0.0 else -np.inf
@@ -284,6 +305,33 @@ def end_together(info, s, pieces, items, n0, cell_of, routings, tied, t, r):
 
 
 @kernel(inner=True)
+def length_between(u, v, vx, vy, error):
+    """The distance of two vertices; UNCLEAR if it is not proven up to LENGTH_ERROR.
+
+    ``error`` is the sum of the errors of every coordinate that had a say in which vertices these are, two at
+    each end. A chosen vertex is off by one of the two, and where the choice was wrong, by both once more,
+    along a line that runs faster in the coordinate that was compared: by less than 3 times their sum.
+    """
+    length = np.sqrt((vx[u] - vx[v]) ** 2 + (vy[u] - vy[v]) ** 2)
+    in_range = 1e-140 < length < 1e140  # squares neither vanish nor overflow
+    return length if in_range and 3.0 * error * _SLACK < LENGTH_ERROR * length else UNCLEAR
+
+
+@kernel(inner=True)
+def common_length(k, l, t, r, vertex, vx, vy):
+    """The length of the common part of pieces k and l: from the later start to the earlier end."""
+    low = 2 * k if t[2 * k] >= t[2 * l] else 2 * l
+    high = 2 * k + 1 if t[2 * k + 1] <= t[2 * l + 1] else 2 * l + 1
+    if np.isinf(t[low]) or np.isinf(t[high]):
+        return np.inf
+    error = 0.0
+    for end in (2 * k, 2 * l, 2 * k + 1, 2 * l + 1):
+        if not np.isinf(t[end]):
+            error += r[end]
+    return length_between(vertex[low], vertex[high], vx, vy, error)
+
+
+@kernel(inner=True)
 def keep(out_edges, out_kind, out_length, at, e, f, kind, length):
     """Write down a contact."""
     out_edges[at, 0] = e
@@ -293,7 +341,9 @@ def keep(out_edges, out_kind, out_length, at, e, f, kind, length):
 
 
 @kernel(inner=True)
-def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind, out_length, n_out, state):
+def merge(
+    info, s, pieces, items, n0, n1, t, r, line, vertex, vx, vy, out_edges, out_kind, out_length, n_out, state
+):
     """Overlay two ordered lists of intervals; returns the number of contacts so far, -1 if it stays open.
 
     Edges are marked that are not covered over their full length.
@@ -325,7 +375,7 @@ def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind
             elif c == AFTER:
                 state[pieces[l]] = UNCOVERED
             fresh = False
-        length = max(min(t[2 * k + 1], t[2 * l + 1]) - max(t[2 * k], t[2 * l]), 0.0) * scale
+        length = common_length(k, l, t, r, vertex, vx, vy)
         keep(out_edges, out_kind, out_length, n_out, pieces[k], pieces[l], info[s, KIND], length)
         n_out += 1
         c = compare(info, s, t, r, line, 2 * k + 1, 2 * l + 1)
@@ -358,7 +408,7 @@ def merge(info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind
 @kernel
 def overlay(
     order, group_start, group, info, edge_start, cell_of, vx, vy, vr, dx, dy, far, bits, routings, tied,
-    t, r, line, keys, items, spare, pieces, frame, out_edges, out_kind, out_length, state, postponed,
+    t, r, line, vertex, keys, items, spare, pieces, frame, out_edges, out_kind, out_length, state, postponed,
 ):  # fmt: skip
     """Contacts of all groups. Returns (number of contacts, number of groups left to rationals).
 
@@ -383,7 +433,7 @@ def overlay(
             e1 = e + 1 if e + 1 < edge_start[cell_of[e] + 1] else edge_start[cell_of[e]]
             f1 = f + 1 if f + 1 < edge_start[cell_of[f] + 1] else edge_start[cell_of[f]]
             if meet_wholly(e, e1, f, f1, vx, vy, vr, dx, dy, far):
-                length = np.sqrt((vx[e1] - vx[e]) ** 2 + (vy[e1] - vy[e]) ** 2)
+                length = length_between(e, e1, vx, vy, vr[e] + vr[e1])
                 keep(out_edges, out_kind, out_length, n_out, e, f, kind, length)
                 n_out += 1
                 continue
@@ -394,13 +444,12 @@ def overlay(
         if axis >= 0:
             n1 = n - n0
             v = vx if axis == 0 else vy
-            scale = np.sqrt(frame[0] ** 2 + frame[1] ** 2) / abs(frame[axis])
             # the cells of one side all run the same way
             upwards = (frame[axis] > 0.0) == (side_of(info, s, bits, routings, cell_of[longest]) == 0)
             for side in range(2):
                 place_ends(
                     pieces, items, n0 * side, n0 if side == 0 else n, upwards == (side == 0), axis, group,
-                    edge_start, cell_of, v, vr, dx, dy, far, t, r, line,
+                    edge_start, cell_of, v, vr, dx, dy, far, t, r, line, vertex,
                 )  # fmt: skip
             if put_in_order(items, none, n0, t, r, keys, spare) and put_in_order(
                 items, n0, n1, t, r, keys, spare
@@ -411,15 +460,15 @@ def overlay(
                     and end_together(info, s, pieces, items, n0, cell_of, routings, tied, t, r)
                 ):
                     for m in range(n0):
-                        k = items[m]
-                        length = max(t[2 * k + 1] - t[2 * k], 0.0) * scale
-                        e, f = pieces[k], pieces[items[n0 + m]]
+                        k, l = items[m], items[n0 + m]
+                        length = common_length(k, l, t, r, vertex, vx, vy)
+                        e, f = pieces[k], pieces[l]
                         keep(out_edges, out_kind, out_length, n_out, e, f, kind, length)
                         n_out += 1
                     continue
                 done = merge(
-                    info, s, pieces, items, n0, n1, t, r, line, scale, out_edges, out_kind, out_length, n_out,
-                    state,
+                    info, s, pieces, items, n0, n1, t, r, line, vertex, vx, vy, out_edges, out_kind,
+                    out_length, n_out, state,
                 )  # fmt: skip
         if done < 0:
             for k in range(n):

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
+from operator import mul
 from typing import Any, cast
 
 import flint
@@ -504,20 +505,26 @@ def inner_row(
         return (0,) * exact.d + (1,)
     if owner == DOMAIN_SIDE:
         return exact.domain_line(wall)
+    row = exact.line(*decode_wall(wall), bits_row, routings_row)
+    return row if is_positive(exact, wall, bits_row, routings_row) else tuple(-v for v in row)
+
+
+def is_positive(
+    exact: ExactMaps, wall: int, bits_row: NDArray[np.uint64], routings_row: NDArray[np.int32]
+) -> bool:
+    """Whether the cell with this signature is on the positive side of a row that was drawn in it."""
     layer, group, a, b = decode_wall(wall)
-    row = exact.line(layer, group, a, b, bits_row, routings_row)
     block = exact.layers[layer]
-    positive = True
     if block.units:
         unit = block.unit_slice.start + group
-        positive = bool(int(bits_row[unit // 64]) >> (unit % 64) & 1)
-    elif block.heads:
-        walls = cast(ArgmaxLayer, block)
-        winner = int(routings_row[walls.first_head + group])
-        positive = int(walls.key[b]) == winner
-        if not positive and int(walls.key[a]) != winner:  # a key that is level with the winner on the cell
-            positive = b in exact.tied_keys(layer, group, bits_row, routings_row)
-    return row if positive else tuple(-v for v in row)
+        return bool(int(bits_row[unit // 64]) >> (unit % 64) & 1)
+    if not block.heads:
+        return True
+    walls = cast(ArgmaxLayer, block)
+    winner = int(routings_row[walls.first_head + group])
+    if int(walls.key[b]) == winner or int(walls.key[a]) == winner:
+        return int(walls.key[b]) == winner
+    return b in exact.tied_keys(layer, group, bits_row, routings_row)  # level with the winner on the cell
 
 
 def exact_ray(rows: list[Row], free: int = 0) -> list[int]:
@@ -582,3 +589,47 @@ def hyperplane_basis(row: Row) -> list[list[int]]:
     """
     kernel, rank = flint.fmpz_mat([list(row)]).nullspace()
     return [[int(kernel[i, j]) for i in range(len(row))] for j in range(rank)]
+
+
+def common_cone(here: list[Row], there: list[Row], row: Row, d: int) -> RationalCone | None:
+    """The common part of two cells on a hyperplane as a cone in a basis of it; ``None`` if it is thinner.
+
+    Cells that touch from two sides of another hyperplane have opposite rows on this one, which is seen before
+    anything is cut.
+
+    Examples
+    --------
+    >>> square = [(1, 0, 0, 0), (0, 1, 0, 0), (0, -1, 0, 1), (0, 0, 1, 0), (0, 0, -1, 1)]
+    >>> beside = [(-1, 0, 0, 0), (0, 1, 0, -1)]                  # meets the square in an edge only
+    >>> common_cone(square, beside, (1, 0, 0, 0), 3) is None
+    True
+    """
+    basis = hyperplane_basis(row)
+    parts: dict[tuple[int, ...], None] = {}
+    for other in [*here, *there]:
+        part = [sum(map(mul, other, vector)) for vector in basis]
+        divisor = gcd(*part)
+        if divisor:
+            parts[tuple(v // divisor for v in part)] = None
+    if any(tuple(-v for v in part) in parts for part in parts):
+        return None
+    cone = RationalCone(d)
+    if any(cone.cut(list(part), (0, 0)) == EMPTIES for part in parts):
+        return None
+    return cone
+
+
+def rays_in_space(cone: RationalCone, row: Row) -> list[list[int]]:
+    """The rays of a cone in the basis of a hyperplane, in the coordinates of space; lines in both directions.
+
+    >>> square = [(1, 0, 0), (0, 1, 0), (0, -1, 1), (0, 0, 1)]
+    >>> rays_in_space(common_cone(square, [(-1, 0, 0)], (1, 0, 0), 2), (1, 0, 0))    # its side from 0 to 1
+    [[0, 1, 1], [0, 0, 1]]
+    """
+    basis = hyperplane_basis(row)
+    lines = [[sign * v for v in line] for line in cone.lines for sign in (1, -1)]
+    mixed = (
+        [sum(v * b[c] for v, b in zip(ray, basis, strict=True)) for c in range(len(row))]
+        for ray in cone.rays + lines
+    )
+    return [[v // gcd(*ray) for v in ray] for ray in mixed]

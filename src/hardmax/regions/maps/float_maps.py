@@ -49,9 +49,16 @@ class PatternMaps:
     error: NDArray[np.float64]
 
     def finite(
-        self, bits: NDArray[np.uint64], routings: NDArray[np.int32], exact_maps: ExactMaps
+        self,
+        bits: NDArray[np.uint64],
+        routings: NDArray[np.int32],
+        exact_maps: ExactMaps,
+        *,
+        most_error: float = np.inf,
     ) -> PatternMaps:
         """The same maps; those in which floats overflowed are computed again in rationals.
+
+        So are those whose error may be above ``most_error`` times their largest entry.
 
         Raises
         ------
@@ -59,6 +66,12 @@ class PatternMaps:
             When an entry of a map itself is beyond the range of floats.
         """
         kept = np.isfinite(self.linear).all(axis=(1, 2)) & np.isfinite(self.offset).all(axis=1)
+        if most_error < np.inf:
+            size = np.maximum(
+                np.abs(self.linear).max(axis=(1, 2), initial=0.0),
+                np.abs(self.offset).max(axis=1, initial=0.0),
+            )
+            kept &= self.error <= most_error * size + 5e-324
         if kept.all():
             return self
         maps = PatternMaps(self.linear.copy(), self.offset.copy(), self.error.copy())

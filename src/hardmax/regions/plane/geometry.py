@@ -25,7 +25,7 @@ from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.layers import AffineLayer, Layer
 from hardmax.regions.cells import AT_INFINITY, Contacts
 from hardmax.regions.geometries import Geometry
-from hardmax.regions.maps.adjacency import adjacent_cells
+from hardmax.regions.maps.adjacency import adjacent_cells, lengths_of_contacts
 
 Floats = NDArray[np.float64]
 
@@ -147,6 +147,12 @@ class PlaneGeometry(Geometry):
             for name in self.cells.names(i)
         ]
 
+    def exact_vertices(self, i: int) -> list[list[Fraction]]:
+        """The finite vertices of a cell without rounding, counterclockwise (the two ends, on the line)."""
+        finite = [c for c in corners_of(self.symbolic_rows(i)) if not (c[3] or c[4])]
+        points = [[Fraction(x, w), Fraction(y, w)] for x, y, w, _, _ in finite]
+        return points if self.d == 2 else sorted([x] for x, y in points if y == 0)
+
     def exact_witness(self, i: int) -> list[Fraction]:
         """A point strictly inside a cell: the mean of its corners, those at infinity far out."""
         lines = self.symbolic_rows(i)
@@ -163,6 +169,10 @@ class PlaneGeometry(Geometry):
     def contacts(self) -> Contacts:
         """Pairs of adjacent cells."""
         return adjacent_cells(self.cells, self.exact.layers, self.exact)
+
+    def contact_sizes(self, contacts: Contacts) -> Floats:
+        """How long the common parts of adjacent cells are."""
+        return lengths_of_contacts(self.cells, self.exact.layers, self.exact, contacts)
 
     def domain_size(self) -> float | None:
         """The exact area of the domain, rounded; ``None`` if it is unbounded."""

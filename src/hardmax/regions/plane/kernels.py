@@ -82,8 +82,10 @@ from hardmax.regions.engine.twin_kernels import (
     add_output,
     add_twin,
     follow_twins,
+    followed,
     forget_twins,
     has_twins,
+    like,
     n_twins,
     twin,
 )
@@ -539,6 +541,16 @@ def find_twins(net, state, rungs, layer, pend, n_pend):
     kept = 0
     for j in range(n_pend):
         unit, pos, neg = pend[3 * j], pend[3 * j + 1], pend[3 * j + 2]
+        first, sign = like(net, here, unit)
+        if first >= 0 and first != unit:
+            other, turn = followed(here, state.signs, first)
+            if other == first:  # that one vanishes
+                continue
+            for r in range(kept):
+                other = first if pend[3 * r] == first else other
+            if other >= 0:
+                add_twin(here, state.signs, unit, other, sign * turn)
+                continue
         sign = 0
         for r in range(kept):
             if may_be_multiple(net, state, layer, pend[3 * r], unit):
@@ -555,6 +567,8 @@ def find_twins(net, state, rungs, layer, pend, n_pend):
                 COLUMNS, net, state.path, state.errors, state.signs, rungs.mod, rungs.denominators,
                 rungs.counts, layer, unit,
             )  # fmt: skip
+        if zero and first == unit:
+            add_twin(here, state.signs, unit, unit, 1)
         if sign == 0 and not zero:
             pend[3 * kept] = unit
             pend[3 * kept + 1] = pos
@@ -894,18 +908,28 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
     copy(q, 0, ci, 0, 2 * k)
     aj, bj, cj = path[z_at + j], path[z_at + n + j], path[z_at + 2 * n + j]
     t_a, t_c, a_max, c_max = 2.0 * error[T_A], 2.0 * error[T_C], 2.0 * error[A_MAX], 2.0 * error[C_MAX]
-    # the keys that can have a wall with j first; then the others, which are below it on what is left
+    # the keys that can have a wall with j; the others only where several of them coincide on a side, and all
+    # at once where one of them ties with another key on the whole polygon
     rivals = net.near_at[here.offsets + j]
-    all_asked = rivals < 0
-    count = 0
-    for r in range(k1 - k0 if all_asked else net.near[rivals]):
-        i = k0 + r if all_asked else net.near[rivals + 1 + r]
-        if i != j and heads.bag_k[i] != FOLLOWS:
-            set_candidate(cand, count, i, NEAR)
-            count += 1
+    all_asked, asks_others = False, False
+    count = -1
     known = 0  # candidates whose signs are in the masks, but for fresh vertices
     fresh_from = 0  # vertices whose signs are not in the masks yet
     while True:
+        if count < 0:
+            all_asked = rivals < 0
+            count = 0
+            for r in range(k1 - k0 if all_asked else net.near[rivals]):
+                i = k0 + r if all_asked else net.near[rivals + 1 + r]
+                if i != j and heads.bag_k[i] != FOLLOWS:
+                    set_candidate(cand, count, i, NEAR)
+                    count += 1
+                elif i != j and not all_asked:
+                    count = -1
+                    break
+            if count < 0:
+                rivals = -1
+                continue
         for v in range(k):
             old = fresh_from == 2 or (fresh_from == 1 and v != 0 and v != k - 1)
             if old and known == count:
@@ -930,6 +954,9 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
                         return -1
                     if same == ZERO and i < j:
                         return -2 - i
+                    if same == ZERO and not all_asked:
+                        rivals = -1
+                        break
                     if same == ZERO:
                         join_key(net, state.errors, state.signs, layer, i, j)
                         heads.bag_k[i] = FOLLOWS
@@ -957,6 +984,8 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
                         return -1
                 cand[4 * r + 1] |= (s & 1) << v
                 cand[4 * r + 2] |= (s >> 1) << v
+            if rivals < 0 and not all_asked:
+                break
             if v == 0 and known < count:  # keys that tie are no rivals
                 kept = known
                 for r in range(known, count):
@@ -964,6 +993,9 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
                         copy(cand, 4 * r, cand, 4 * kept, 4)
                         kept += 1
                 count = kept
+        if rivals < 0 and not all_asked:
+            count = -1
+            continue
         known = count
         full = (1 << k) - 1
         kept = 0
@@ -998,6 +1030,14 @@ def clip_to_key(net, state, rungs, layer, k0, k1, j, k, owner, wall_base, work, 
         known = kept
         if best < 0 and all_asked:
             break
+        if best < 0 and not asks_others:
+            # a set that is more than one step away wins beyond a side only if several neighbours are level
+            for r in range(count):
+                level = ((1 << k) - 1) & ~cand[4 * r + 2]
+                next_to = (level >> 1) | ((level & 1) << (k - 1))
+                asks_others = asks_others or level & next_to != 0
+            if not asks_others:
+                break
         if best < 0:
             for v in range(k):
                 o = v * FLOATS_PER_EDGE

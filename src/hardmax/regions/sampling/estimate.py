@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.network import Network
+from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.progress import Progress, shown
 from hardmax.regions.engine.workers import check_jobs
 from hardmax.regions.sampling.signature_hashes import SignatureTally, UniformPoints, hasher_for
@@ -194,7 +195,7 @@ class CellEstimate(Result):
 
 
 def estimate_cells(
-    network: Network,
+    network: NetworkLike,
     domain: Domain,
     *,
     n_samples: int = 2_000_000,
@@ -209,7 +210,7 @@ def estimate_cells(
 
     Parameters
     ----------
-    network : Network
+    network : Network, torch module, or path of an ONNX file or a saved network
         In any input dimension.
     domain : Box or Polytope
         Bounded. In three and more dimensions a polytope should fill a fair part of its bounding box.
@@ -251,6 +252,7 @@ def estimate_cells(
     >>> hm.estimate_cells(net, hm.Box.cube(2, -4, 4), n_samples=50_000)
     <CellEstimate: ... signatures at 50,000 points, ... of the domain unseen>
     """
+    network = as_network(network)
     _check(network, domain, n_samples, max_signatures, n_jobs)
     if time_limit is not None and not time_limit > 0:
         raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
@@ -309,8 +311,6 @@ def _generator(rng: int | np.random.Generator) -> np.random.Generator:
 
 
 def _check(network: Network, domain: Domain, n_samples: int, max_signatures: int, n_jobs: int | None) -> None:
-    if not isinstance(network, Network):
-        raise InvalidInputError(f"network must be a hardmax Network, but was a {type(network).__name__}.")
     if not hasattr(domain, "halfspaces"):
         raise InvalidInputError(f"domain must be a Box or a Polytope, but was a {type(domain).__name__}.")
     if network.d != domain.d:

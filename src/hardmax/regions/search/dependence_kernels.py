@@ -255,14 +255,24 @@ def combination(lp, z, z_error, k, n):
 
 
 @kernel(inner=True)
+def heaviest(lp):
+    """The row with the largest multiplier in the program that was solved last; -1 if none has one."""
+    row, most = -1, SMALL
+    for b in range(lp.size[0]):
+        if lp.weights[b] > most:
+            row, most = lp.tight[b], lp.weights[b]
+    return row
+
+
+@kernel(inner=True)
 def never_negative(
-    n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, z, z_error, z_code,
+    n, net, units, path, errors, path_signs, rows, row_errors, codes, signs, m, skip, z, z_error, z_code,
     infinity, lp,
 ):  # fmt: skip
-    """Whether z is proven positive where m rows are (and in the box): a positive combination of some of them,
-    found by a program and proven as the head of this module says."""
-    lifted, outside = 0, -1
-    if minimise(lp, rows, row_errors, m, outside, z, z_error, n, lifted, 40 + 10 * n) == GIVEN_UP:
+    """Whether z is proven positive where m rows but ``skip`` are (and in the box): a positive combination of
+    some of them, found by a program and proven as the head of this module says."""
+    lifted = 0
+    if minimise(lp, rows, row_errors, m, skip, z, z_error, n, lifted, 40 + 10 * n) == GIVEN_UP:
         return False
     k = gather(lp, rows, row_errors, codes, signs, n)
     if k < 1 or not combination(lp, z, z_error, k, n):

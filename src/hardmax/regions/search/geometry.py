@@ -29,7 +29,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import gcd
+from math import ceil, frexp, gcd, lcm
 from typing import Any, NamedTuple
 
 import flint
@@ -37,7 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import UnsupportedDimensionError
-from hardmax.exact.rationals import ExactArray, grain
+from hardmax.exact.rationals import ExactArray
+from hardmax.exact.residues import common_denominator
 from hardmax.geometry.domains import Box
 from hardmax.geometry.feasibility.rational_programs import Separation, separate
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
@@ -49,6 +50,8 @@ from hardmax.regions.geometries import Geometry
 from hardmax.regions.maps.exact_maps import ExactMaps, Name
 from hardmax.regions.search import kernels
 from hardmax.regions.search.integer_kernels import (
+    DENOMINATOR,
+    MOST,
     OUT_CONSTANT,
     OUT_SUM,
     OUT_UNIT,
@@ -97,6 +100,14 @@ class HalfspaceGeometry(Geometry):
     def cell_vertices(self, i: int) -> Floats:
         """Vertices are not known here."""
         raise self._too_many()
+
+    def exact_vertices(self, i: int) -> list[list[Fraction]]:
+        """Vertices are not known here."""
+        raise self._too_many()
+
+    def facet_name(self, f: int) -> Name:
+        """The name of facet ``f`` of all cells."""
+        return int(self.outline.facets.owner[f]), int(self.outline.facets.wall[f])
 
     def _too_many(self) -> UnsupportedDimensionError:
         return UnsupportedDimensionError(
@@ -261,15 +272,13 @@ def domain_is_bounded(exact: ExactMaps, check_time: Callable[[], None] = _no_lim
     return is_bounded([exact.domain_line(i) for i in range(domain.b.shape[0])], exact.d, check_time)
 
 
-MEAN_BITS = 3  # means of two, four and eight outputs are multiples of the unit, too
-
-
 def bounding_box(
     rows: Sequence[IntegerRow], inside: Sequence[flint.fmpq], check_time: Callable[[], None] = _no_limit
 ) -> Box:
     """A box around a bounded polytope, given by rows and a point inside; it is at most a few times as wide.
 
-    A bound is moved away until rationals prove that nothing lies beyond.
+    A bound is moved away until rationals prove that nothing lies beyond. It has few digits, so that whole
+    numbers speak of it, too.
 
     >>> rows = [(1, 0, 0), (0, 1, 0), (-1, -1, 1), (0, 0, 1)]
     >>> box = bounding_box(rows, [flint.fmpq(1, 4), flint.fmpq(1, 4), flint.fmpq(1)])
@@ -283,7 +292,7 @@ def bounding_box(
         for side, sign in enumerate((-1, 1)):
             end = middle
             while True:
-                bound = Fraction(float(end))  # what follows is about the float
+                bound = _outwards(end, middle, sign)  # what follows is about the float
                 beyond = [0] * (d + 1)
                 beyond[k], beyond[d] = sign * bound.denominator, -sign * bound.numerator
                 point = inner_point([*rows, tuple(beyond)], check_time)
@@ -294,50 +303,63 @@ def bounding_box(
     return Box(ends[0], ends[1])
 
 
+def _outwards(end: Fraction, middle: Fraction, sign: int) -> Fraction:
+    """A float of few digits at the end, or beyond by less than a thirtieth of the way from the middle."""
+    far = float(end - middle)
+    if far == 0.0:
+        return Fraction(float(end))
+    step = Fraction(2) ** (frexp(far)[1] - 6)
+    return Fraction(float(sign * ceil(sign * end / step) * step))
+
+
 def _ratio(value: flint.fmpq) -> Fraction:
     return Fraction(int(value.p), int(value.q))
 
 
 def units_of(layers: tuple[Layer, ...], box: Box | None, sides: Sequence[IntegerRow] = ()) -> Units:
-    """The units of the last place of a network whose weights have few bits; zeros where they have not."""
-    table = np.zeros((len(layers) + 1, 6))
-    entering: int | None = 0  # the identity enters
+    """The units of the last place of a network whose weights have few bits; zeros where they have not.
+
+    Rows and what leaves have a common denominator on cells without tied keys: its power of two gives the
+    unit.
+    """
+    table = np.zeros((len(layers) + 1, 7))
+    entering = 1  # the identity enters
     for row, layer in zip(table, layers, strict=False):
         weights = layer.scores
-        scores = 0 if weights is None else _last_place(weights)
-        constants = _last_place(layer.biases)
-        if entering is None or scores is None or constants is None:
-            break
-        unit = min(entering + scores, constants)
-        row[Z_UNIT], row[Z_CONSTANT] = _power(unit), _size(layer.biases)
+        scores = entering if weights is None else entering * common_denominator(weights)
+        scores = lcm(scores, common_denominator(layer.biases))
+        row[Z_UNIT], row[DENOMINATOR] = _unit(scores)
         row[Z_SUM] = 1.0 if weights is None else _row_sum(weights)
-        leaving: int | None = min(unit, entering)
+        row[Z_CONSTANT] = _size(layer.biases)
+        leaving = scores
         row[OUT_SUM] = 1.0
         if isinstance(layer, ReluLayer):
-            outputs, offsets = _last_place(layer.outputs), _last_place(layer.offsets)
+            leaving = lcm(scores * common_denominator(layer.outputs), common_denominator(layer.offsets))
             row[OUT_SUM], row[OUT_CONSTANT] = _row_sum(layer.outputs), _size(layer.offsets)
-            leaving = None
-            if outputs is not None and offsets is not None:
-                leaving = min(unit + outputs, offsets, entering)
         elif isinstance(layer, ArgmaxLayer) and layer.jumps:  # means of outputs are looked at cell by cell
-            outputs = _last_place(layer.outputs)
+            leaving = lcm(common_denominator(layer.outputs), entering)
             row[OUT_SUM], row[OUT_CONSTANT] = 0.0, layer.heads * _size(layer.outputs)
-            leaving = None if outputs is None else min(outputs, entering) - MEAN_BITS
-        row[OUT_UNIT] = 0.0 if leaving is None else _power(leaving)
+        unit, odd = _unit(leaving)
+        row[OUT_UNIT] = unit if odd == 1.0 else 0.0  # floats round thirds
         entering = leaving
-    low, high = (None, None) if box is None else (_last_place(box.low), _last_place(box.high))
-    corner = 0.0 if low is None or high is None else _power(min(low, high))
+        if not row[Z_UNIT] > 0.0:
+            break
+    corner = 0.0
+    if box is not None and not (box.low.rounded or box.high.rounded):
+        corner, _ = _unit(lcm(common_denominator(box.low), common_denominator(box.high)))
     small = [[float(v) for v in row] if max(map(abs, row)) < 2**53 else [0.0] * len(row) for row in sides]
     return Units(table, np.array([corner]), np.array(small or [[0.0]]))
 
 
-def _last_place(array: ExactArray) -> int | None:
-    """The largest e, at most 0, such that all numbers are multiples of 2^e; ``None`` for fractions."""
-    return None if array.rounded else min(grain(array.floats), 0)
+def _unit(denominator: int) -> tuple[float, float]:
+    """One over the power of two in a denominator, and the odd part of that; zeros where they are too large.
 
-
-def _power(e: int) -> float:
-    return 2.0**e if e > -900 else 0.0
+    >>> _unit(12)
+    (0.25, 3.0)
+    """
+    power = denominator & -denominator
+    odd = denominator // power
+    return (1.0 / power, float(odd)) if power < 1 << 900 and odd <= MOST else (0.0, 0.0)
 
 
 def _size(array: ExactArray) -> float:

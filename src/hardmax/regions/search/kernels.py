@@ -54,13 +54,12 @@ from hardmax.regions.engine.layer_kernels import (
 )
 from hardmax.regions.engine.sign_kernels import join_key
 from hardmax.regions.engine.twin_kernels import add_output, forget_twins, has_twins, n_twins, twin
-from hardmax.regions.search.dependence_kernels import never_negative, recedes
+from hardmax.regions.search.dependence_kernels import heaviest, never_negative, recedes
 from hardmax.regions.search.integer_kernels import (
     is_zero,
     leave_exactly,
     mark_exact,
     same_key,
-    vanishes_in_integers,
 )
 from hardmax.regions.search.simplex_kernels import (
     EMPTY,
@@ -264,7 +263,7 @@ def copy_rows(cones, at, to, count, n):
 
 
 @kernel(inner=True)
-def prepare(net, state, cones, lp):
+def prepare(net, units, state, cones, lp):
     """Drop the rows of the cone on top that provably follow from the others, then settle the units that do
     not cut it; False: there was too much work, and the next call goes on."""
     control, si, signs, base_at, pend = state.control, state.si, state.signs, state.base_at, state.pend
@@ -296,11 +295,11 @@ def prepare(net, state, cones, lp):
     cone, cone_error = base[start : start + m], base_error[start : start + m]
     length = length_of(w, n)
     outside = -1
-    units = here.rows if here.kind == FOLD else 0
-    while at < m + units:
+    folds = here.rows if here.kind == FOLD else 0
+    while at < m + folds:
         i = at - m
         error = row_errors[first + i]
-        settled = is_zero(n, net, state.path, state.errors, layer, i)  # such a unit is off
+        settled = is_zero(n, net, units, state.path, state.errors, layer, i)  # such a unit is off
         if known == 1 and error < np.inf and trust != EXACT:
             s = dot(rows, first + i, w, n)
             if abs(s) > length * noise(error, n, trust):
@@ -416,13 +415,22 @@ def beats(net, units, state, cones, lp, layer, head, i, rivals, start, m, wins):
     verdict = largest_margin(
         lp, rows[start : start + count], cones.error[start : start + count], count, n, trust
     )
-    last = start + count - 1
-    if verdict == OPEN and vanishes_in_integers(
-        n, net, units, state.path, state.errors, cones.code[start:], cones.sign[start:], count - 1,
-        cones.code[last], cones.sign[last], INFINITY, lp,
+    if verdict != OPEN or trust != CERTIFIED:
+        return verdict
+    # rows that are never positive together: any of them is opposed to a combination of the others
+    skip = heaviest(lp)
+    if skip < 0:
+        return OPEN
+    z, code = lp.c, cones.code[start + skip]
+    for k in range(n):
+        z[k] = -rows[start + skip, k]
+    if never_negative(
+        n, net, units, state.path, state.errors, state.signs, rows[start : start + count],
+        cones.error[start : start + count], cones.code[start:], cones.sign[start:], count, skip, z,
+        cones.error[start + skip], code, INFINITY, lp,
     ):  # fmt: skip
         return EMPTY
-    return verdict
+    return OPEN
 
 
 @kernel(inner=True)
@@ -446,7 +454,7 @@ def winners_of(net, units, state, cones, lp, layer, head, w, start, m, wins, poi
         for j in range(k0, k1):
             for i in range(j + 1, k1):
                 if wins[j - k0] == 0 and wins[i - k0] == 0 and same_key(
-                    n, net, state.path, state.errors, layer, i, j
+                    n, net, units, state.path, state.errors, layer, i, j
                 ):  # fmt: skip
                     join_key(net, state.errors, state.signs, layer, i, j)
                     wins[i - k0] = FOLLOWS
@@ -582,7 +590,7 @@ def run(net, units, state, cones, work, lp, out, budget):
         if control[C_STEPS] - begin >= budget or control[C_CELLS] >= control[C_MOST_CELLS]:
             control[C_STATUS] = BUDGET
             return
-        if lp.work[0] > MOST_WORK or (control[C_PREPARING] > 0 and not prepare(net, state, cones, lp)):
+        if lp.work[0] > MOST_WORK or (control[C_PREPARING] > 0 and not prepare(net, units, state, cones, lp)):
             control[C_STATUS] = BUDGET
             return
         # the node on top of the stack
@@ -654,8 +662,8 @@ def run(net, units, state, cones, work, lp, out, budget):
                         other = other_side(lp, cone, cone_error, m, z, row_errors[row], w, n, trust, outside)
                         if other == OPEN and never_negative(
                             n, net, units, path, errors, signs, cone, cone_error, cones.code[start:],
-                            cones.sign[start:], m, z, row_errors[row], (layer << 54) | (i << 38), INFINITY,
-                            lp,
+                            cones.sign[start:], m, outside, z, row_errors[row], (layer << 54) | (i << 38),
+                            INFINITY, lp,
                         ):  # fmt: skip
                             other = EMPTY
                         if s > 0.0:
@@ -778,7 +786,7 @@ def run(net, units, state, cones, work, lp, out, budget):
         if fold:
             hidden_of(n, net, path, layer, word, work.units, hidden)
         leave(n, net, path, errors, signs, layer, word, hidden)
-        leave_exactly(n, net, units, path, errors, signs, layer, word)
+        leave_exactly(net, errors, signs, layer, word)
         copy_rows(cones, start, start + m, m, n)
         control[C_STEPS] += 1
         control[C_INTS] = node

@@ -96,17 +96,23 @@ class SegmentGeometry(Geometry):
         low, high = (exact_place(self.exact, *name, bits, routings) for name in self.cells.names(i))
         return (NEGATIVE_END if low is None else low, POSITIVE_END if high is None else high)
 
+    def exact_vertices(self, i: int) -> list[list[Fraction]]:
+        """The finite ends of a cell without rounding."""
+        return [[end] for end in self.exact_ends(i) if isinstance(end, Fraction)]
+
     def contacts(self) -> Contacts:
         """Pairs of cells that follow one another on the line; contact in a point counts as length 1."""
         left, right = self.along[:-1], self.along[1:]
         names = self.cells.facets.content
         meet = (names[2 * left + 1] == names[2 * right]).all(axis=1)
         left, right = left[meet], right[meet]
-        pairs = np.column_stack([np.minimum(left, right), np.maximum(left, right)])
         kinds = kinds_between(self.exact.layers, self.cells, left, right)
+        pairs, edges = np.column_stack([left, right]), np.column_stack([2 * left + 1, 2 * right])
+        turned = left > right
+        pairs[turned], edges[turned] = pairs[turned, ::-1], edges[turned, ::-1]
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-        nothing = np.zeros((0, 2), dtype=np.int64)
-        return Contacts(pairs[order], kinds[order], np.ones(len(order)), nothing, nothing[:, 0])
+        none = np.zeros(0, dtype=np.int64)
+        return Contacts(pairs[order], kinds[order], np.ones(len(order)), edges[order], none)
 
     def domain_size(self) -> float | None:
         """The length of the domain; ``None`` if it is unbounded."""

@@ -268,9 +268,11 @@ class SegmentMachine:
         self._begin(sliver)
 
     def _log2_cost(self) -> int:
-        """A cell takes about 2^log2_cost times as long as in the plane, in floats; it pays for products."""
+        """A cell takes about 2^log2_cost times as long as in the plane, in floats; it pays for products, and
+        for its length, which is nearly always looked at twice.
+        """
         weights = sum(stage.size for stage in self.stages)
-        slow = int(np.clip(weights.bit_length() - 17, 0, 8))
+        slow = int(np.clip(weights.bit_length() - 15, 2, 8))
         return slow + (6 if self.trust == constants.EXACT else 0)
 
     # the domain

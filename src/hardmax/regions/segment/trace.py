@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,13 +21,16 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.domains import Box
+from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
+from hardmax.networks.reading.sources import NetworkLike, as_network_or_transformer
 from hardmax.networks.signatures import Signature
 from hardmax.networks.transformer import Transformer
 from hardmax.progress import Progress, shown
 from hardmax.regions.cells import Cells
 from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
+from hardmax.regions.listing import KeySetList, domain_size, until_listed
 from hardmax.regions.maps.exact_maps import ExactMaps
 from hardmax.regions.result import _how_sure
 from hardmax.regions.segment.geometry import SegmentGeometry, kinds_between
@@ -42,7 +45,7 @@ _STEPS = 1_000  # intervals between two looks at the clock
 
 
 def trace_segment(
-    network: Network | Transformer,
+    network: NetworkLike,
     start: ArrayLike,
     end: ArrayLike,
     *,
@@ -59,7 +62,7 @@ def trace_segment(
 
     Parameters
     ----------
-    network : Network or Transformer
+    network : Network, Transformer, torch module, or path of an ONNX file or of a saved network
         With inputs of any dimension d. In a transformer keys and values move with the sequence.
     start, end : (d,) or, for a transformer, (T, d) array_like
         Two different points or sequences.
@@ -94,6 +97,7 @@ def trace_segment(
     array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
     """
     _check_limits(arithmetic, max_pieces, time_limit)
+    network = as_network_or_transformer(network)
     if isinstance(network, Transformer):
         if arithmetic != "certified":
             raise InvalidInputError(
@@ -114,12 +118,12 @@ def trace_segment(
             )
         return _enclosed(network, first, last, bracket_width, max_pieces, time_limit, progress)
     begin = time.monotonic()
-    layers, stages = _laid_out(network, first, last)
-    machine = SegmentMachine(
-        layers, Box([0], [1]), arithmetic=arithmetic, store=True, sliver=0.0, stages=stages
-    )
-    machine.limit(max_pieces)
-    with shown(progress, Progress.line) as report:
+
+    def run(layers: tuple[Layer, ...], stages: tuple[Stage, ...], most: int | None) -> SegmentMachine:
+        machine = SegmentMachine(
+            layers, Box([0], [1]), arithmetic=arithmetic, store=True, sliver=0.0, stages=stages
+        )
+        machine.limit(most)
         while not machine.done:
             machine.advance(_STEPS)
             seconds = time.monotonic() - begin
@@ -129,7 +133,29 @@ def trace_segment(
                 break
             if time_limit is not None and seconds >= time_limit:
                 break
-    return SegmentTrace._of(network, first, last, machine.take(), arithmetic, machine.done)
+        return machine
+
+    with shown(progress, Progress.line) as report:
+        if not any(block.chooses_sets for block in network.blocks):
+            machine = run(*_laid_out(network, first, last), max_pieces)
+            return SegmentTrace._of(network, first, last, machine.take(), arithmetic, machine.done)
+
+        def find(listed: Network, most: int | None = max_pieces) -> tuple[bool, Cells, ExactMaps, bool]:
+            layers = layers_of(listed)
+            machine = run(layers, stages_of(layers), most)
+            in_time = time_limit is None or time.monotonic() - begin < time_limit
+            return machine.done, machine.take(), ExactMaps(layers, Box([0], [1])), in_time
+
+        sets = KeySetList(_along(network, first, last), Box([0], [1]))
+        listed, done, cells, proven = until_listed(sets, find, lambda before: find(before)[1:3])
+        if not proven.all():  # up to the first piece that is not proven
+            done, cells = False, cells.select(np.arange(int(proven.argmin())))
+        return SegmentTrace._of(network, first, last, cells, arithmetic, done, listed)
+
+
+def _along(network: Network, start: ExactArray, end: ExactArray) -> Network:
+    """The network behind the map from [0, 1] to the segment."""
+    return network.restrict(start, (fractions_of(end) - fractions_of(start))[None])  # type: ignore[arg-type]
 
 
 def _enclosed(
@@ -149,7 +175,7 @@ def _enclosed(
             bracket_width=bracket_width,
             max_pieces=max_pieces,
             time_limit=time_limit,
-            report=None if report is None else lambda n, seconds: report(Progress(n, None, seconds)),
+            report=None if report is None else lambda n, share, s: report(Progress(n, share, s)),
         )
 
 
@@ -207,6 +233,7 @@ class SegmentTrace(Result):
     arithmetic: str
     complete: bool
     reach: float
+    listed: Listed | None = None  # of the network behind the map from [0, 1] to the segment
 
     @classmethod
     def _of(
@@ -217,6 +244,7 @@ class SegmentTrace(Result):
         cells: Cells,
         arithmetic: str,
         complete: bool,
+        listed: Listed | None = None,
     ) -> Self:
         high, error = cells.vertices.content[1::2].T  # the cells are in the order of the line
         return cls(
@@ -232,6 +260,7 @@ class SegmentTrace(Result):
             arithmetic=arithmetic,
             complete=complete,
             reach=float(high[-1]) if cells.n else 0.0,
+            listed=listed,
         )
 
     @property
@@ -247,7 +276,23 @@ class SegmentTrace(Result):
     @cached_property
     def signatures(self) -> Signature:
         """The signatures of the pieces, in order."""
-        return Signature(self.routings, self.bits, self.network.units_total)
+        plain = self.network if self.listed is None else self.listed.network
+        return Signature(self.routings, self.bits, plain.units_total)
+
+    def chosen(self, block: int) -> NDArray[np.bool_]:
+        """Which keys the heads of a block with rule "top-k" or "sparsemax" choose, (n_pieces, H, N).
+
+        >>> import hardmax as hm
+        >>> head = hm.Attention([[[1.0], [0.0], [-1.0]]], None, [[[0.0], [1.0], [2.0]]], rule="top-k", k=2)
+        >>> hm.trace_segment(hm.Network([head]), [1], [-1]).chosen(0)[:, 0].astype(int)
+        array([[1, 1, 0],
+               [0, 1, 1]])
+        """
+        if self.listed is None or block + 1 not in self.listed.choices:
+            raise InvalidInputError(
+                f"block must be the number of one whose heads choose sets of keys, but was {block!r}."
+            )
+        return self.listed.chosen(block + 1, self.routings, self.signatures.relu)
 
     @cached_property
     def kinds(self) -> NDArray[np.uint8]:
@@ -288,10 +333,13 @@ class SegmentTrace(Result):
 
         signatures = self.bits, self.routings
         maps = pattern_maps(self._layers, *signatures, self.tied, self._exact_maps)
-        return maps.finite(*signatures, self._exact_maps)
+        most = np.inf if self.listed is None else self.listed.most_error
+        return maps.finite(*signatures, self._exact_maps, most_error=most)
 
     @cached_property
     def _layers(self) -> tuple[Layer, ...]:
+        if self.listed is not None:
+            return layers_of(self.listed.network)
         return (_way(self.start, self.end), *layers_of(self.network))
 
     @cached_property
@@ -308,19 +356,17 @@ class SegmentTrace(Result):
             "arithmetic": self.arithmetic,
             "complete": self.complete,
             "cells": self.cells.state(),
+            **({} if self.listed is None else {"sets": self.listed.plain_sets}),
         }
 
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
-        cells = Cells.from_state(state["cells"])
-        return cls._of(
-            Network._from_state(state["network"]),
-            _array(state["start"]),
-            _array(state["end"]),
-            cells,
-            state["arithmetic"],
-            state["complete"],
-        )
+        network, cells = Network._from_state(state["network"]), Cells.from_state(state["cells"])
+        start, end, listed = _array(state["start"]), _array(state["end"]), None
+        if "sets" in state:
+            size = partial(domain_size, Box([0], [1]))
+            listed = listed_in_file(_along(network, start, end), size, state["sets"])
+        return cls._of(network, start, end, cells, state["arithmetic"], state["complete"], listed)
 
     def _summary(self) -> str:
         pieces = "1 piece" if self.n_pieces == 1 else f"{self.n_pieces} pieces"
@@ -335,10 +381,6 @@ class SegmentTrace(Result):
 
 
 def _checked(network: Network, start: ArrayLike, end: ArrayLike) -> tuple[ExactArray, ExactArray]:
-    if not isinstance(network, Network):
-        raise InvalidInputError(
-            f"network must be a hardmax Network or Transformer, but was {type(network).__name__}."
-        )
     first, last = as_exact(start, "start", ndim=1), as_exact(end, "end", ndim=1)
     for name, point in (("start", first), ("end", last)):
         if point.shape[0] != network.d:

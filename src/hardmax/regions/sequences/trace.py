@@ -24,6 +24,7 @@ from hardmax.networks.blocks import FeedForward
 from hardmax.networks.self_attention import SelfAttention
 from hardmax.networks.transformer import Positions, Transformer
 from hardmax.progress import Progress, shown
+from hardmax.regions.sequences.equal_tokens import kinds_of_tokens, record_of_all, with_one_of_each
 from hardmax.regions.sequences.exact_states import ExactStates
 from hardmax.regions.sequences.sweep import Record, Sweep, crossed, step_of
 from hardmax.results import Result
@@ -46,7 +47,32 @@ def trace_transformer(
     """The pieces of a transformer along a segment; :func:`hardmax.trace_segment` calls this."""
     first, last = segment_of(transformer, start, end)
     begin = time.monotonic()
-    sweep = Sweep(transformer, first, last)
+    kinds = kinds_of_tokens(transformer, first, last)
+    one_of_each = np.unique(kinds, return_index=True)[1]
+    if len(one_of_each) < len(kinds):
+        fewer = with_one_of_each(transformer, kinds, one_of_each)
+        sweep = _swept(
+            Sweep(fewer, first.take(one_of_each), last.take(one_of_each)),
+            begin,
+            max_pieces,
+            time_limit,
+            progress,
+        )
+        record = record_of_all(sweep.record, transformer, kinds, one_of_each)
+        if record is not None:
+            return TransformerTrace._of(transformer, first, last, record, sweep.done)
+    sweep = _swept(Sweep(transformer, first, last), begin, max_pieces, time_limit, progress)
+    return TransformerTrace._of(transformer, first, last, sweep.record, sweep.done)
+
+
+def _swept(
+    sweep: Sweep,
+    begin: float,
+    max_pieces: int | None,
+    time_limit: float | None,
+    progress: bool | Callable[[Progress], object] | None,
+) -> Sweep:
+    """The sweep as far as it may go."""
     with shown(progress, Progress.line) as report:
         while not sweep.done and not (max_pieces is not None and sweep.n_pieces > max_pieces):
             sweep.advance()
@@ -55,7 +81,7 @@ def trace_transformer(
                 report(Progress(sweep.n_pieces, 1.0 if sweep.done else sweep.place.low, seconds))
             if time_limit is not None and seconds >= time_limit:
                 break
-    return TransformerTrace._of(transformer, first, last, sweep.record, sweep.done)
+    return sweep
 
 
 def segment_of(transformer: Transformer, start: ArrayLike, end: ArrayLike) -> tuple[ExactArray, ExactArray]:

@@ -10,7 +10,7 @@ outputs, and for any two keys of the last layer. Cells with tied keys are left o
 
 **Overlaps.** Elsewhere the two sides of :math:`H` are cut differently. Facets are grouped by name, candidates
 come from bounding boxes, and floats with error bounds prove most pairs apart or overlapping; the rest is
-decided in rationals (:func:`common_cone`).
+decided in rationals (:func:`~hardmax.regions.maps.exact_maps.common_cone`).
 
 Several units may vanish on :math:`H` and flip together, which no lookup finds. But if the routings from layer
 :math:`l` on agree, two facets that overlap are the same set here too, and have no other neighbour. *Proof*:
@@ -43,11 +43,10 @@ from numpy.typing import NDArray
 
 from hardmax.exact.rationals import ExactArray
 from hardmax.geometry.cones.rational_splitting import RationalCone
-from hardmax.geometry.cones.splitting_kernels import EMPTIES
 from hardmax.networks.layers import AffineLayer, ArgmaxLayer, Layer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, GROUP_BITS, KEY_BITS, Cells, Contacts, decode_wall
 from hardmax.regions.maps.adjacency_kernels import by_group, name_groups
-from hardmax.regions.maps.exact_maps import ExactMaps, Row, hyperplane_basis
+from hardmax.regions.maps.exact_maps import ExactMaps, Row, common_cone, is_positive, rays_in_space
 from hardmax.regions.maps.float_maps import frozen, pattern_maps
 from hardmax.regions.space import facet_kernels as kernels
 from hardmax.regions.space.sizes import exact_area, room_for, shape_of
@@ -97,31 +96,13 @@ def sizes_of_contacts(geometry: SpaceGeometry, contacts: Contacts) -> Floats:
     return sizes
 
 
-def common_cone(here: list[Row], there: list[Row], row: Row, d: int) -> RationalCone | None:
-    """The common part of two cells on a hyperplane as a cone in a basis of it; ``None`` if it is thinner.
-
-    Examples
-    --------
-    >>> square = [(1, 0, 0, 0), (0, 1, 0, 0), (0, -1, 0, 1), (0, 0, 1, 0), (0, 0, -1, 1)]
-    >>> beside = [(-1, 0, 0, 0), (0, 1, 0, -1)]                  # meets the square in an edge only
-    >>> common_cone(square, beside, (1, 0, 0, 0), 3) is None
-    True
-    """
-    basis = hyperplane_basis(row)
-    cone = RationalCone(d)
-    for other in [*here, *there]:
-        part = [sum(a * b for a, b in zip(other, vector, strict=True)) for vector in basis]
-        if any(part) and cone.cut(part, (0, 0)) == EMPTIES:
-            return None
-    return cone
-
-
 class _CommonParts:
     """The common parts of facets on one hyperplane, in rationals."""
 
     def __init__(self, geometry: SpaceGeometry) -> None:
         self.geometry = geometry
         self._cell_rows = lru_cache(4096)(self._true_rows)
+        self._drawn: dict[tuple[int, int], tuple[Row, Row]] = {}  # rows by name, and turned around
 
     @cached_property
     def cell_of(self) -> Integers:
@@ -130,13 +111,26 @@ class _CommonParts:
 
     def row(self, f: int) -> Row:
         """The row of a facet as it was drawn, whatever side the cell is on."""
-        return drawn_row(self.geometry.cells, self.geometry.exact, int(self.cell_of[f]), f)
+        return self._both(f)[0]
+
+    def _both(self, f: int) -> tuple[Row, Row]:
+        """The same, and its negative: it is that of every cell with a facet of this name."""
+        cells = self.geometry.cells
+        name = int(cells.owner[f]), int(cells.wall[f])
+        if name not in self._drawn:
+            row = drawn_row(cells, self.geometry.exact, int(self.cell_of[f]), f)
+            self._drawn[name] = row, tuple(-v for v in row)
+        return self._drawn[name]
 
     def _true_rows(self, i: int) -> list[Row]:
-        """Rows of the distinct true facets of a cell, infinity included."""
-        geometry = self.geometry
-        face = geometry.facets.face
-        return [geometry.facet_row(i, f) for f in geometry.cells.facets.span(i) if face[f] == f]
+        """Rows of the distinct true facets of a cell, nonnegative on it, infinity included."""
+        cells, exact, face = self.geometry.cells, self.geometry.exact, self.geometry.facets.face
+        signature = cells.bits[i], cells.routings[i]
+        return [
+            self._both(f)[int(cells.owner[f] >= 0 and not is_positive(exact, int(cells.wall[f]), *signature))]
+            for f in cells.facets.span(i)
+            if face[f] == f
+        ]
 
     def cone(self, f: int, g: int) -> RationalCone | None:
         """The common part of two facets; ``None`` if it is thinner."""
@@ -388,13 +382,10 @@ def _cone_size(cone: RationalCone, row: Row, d: int) -> float:
     """The size of a common part, from its exact vertices; infinite if it is unbounded."""
     if cone.lines:
         return inf
-    basis = hyperplane_basis(row)
-    points: list[list[Fraction]] = []
-    for ray in cone.rays:
-        point = [sum(v * b[c] for v, b in zip(ray, basis, strict=True)) for c in range(d + 1)]
-        if point[-1] == 0:
-            return inf
-        points.append([Fraction(v, point[-1]) for v in point[:-1]])
+    rays = rays_in_space(cone, row)
+    if any(ray[-1] == 0 for ray in rays):
+        return inf
+    points = [[Fraction(v, ray[-1]) for v in ray[:-1]] for ray in rays]
     sets = [sum(1 << k for k, m in enumerate(cone.masks) if m >> s & 1) for s in range(len(cone.facets))]
     return exact_area(points, sets, d)
 

@@ -131,6 +131,11 @@ class SpaceGeometry(Geometry):
             found.append(ray if inside else [-v for v in ray])
         return found
 
+    def exact_vertices(self, i: int) -> list[Point]:
+        """The finite vertices of a cell without rounding; none for a cell that contains a line."""
+        rays = [] if self.cells.free[i] else self.exact_rays(i)
+        return [[Fraction(v, ray[-1]) for v in ray[:-1]] for ray in rays if ray[-1]]
+
     def inner_point(self, i: int, rows: list[Row]) -> list[Fraction]:
         """The mean of a cell's vertices, moved along its directions."""
         return mean_point(self.exact_rays(i))

@@ -57,6 +57,7 @@ from hardmax.regions.engine.layer_kernels import (
     carried,
     copy,
     enter_groups,
+    given_units,
     layer_row,
     leave,
     without_units,
@@ -82,8 +83,10 @@ from hardmax.regions.engine.twin_kernels import (
     add_output,
     add_twin,
     follow_twins,
+    followed,
     forget_twins,
     has_twins,
+    like,
     n_twins,
     twin,
 )
@@ -679,6 +682,16 @@ def find_twins(D, net, state, rungs, layer, pending, n_pending, nwr):
     kept = 0
     for j in range(n_pending):
         unit = pending.unit[j]
+        first, sign = like(net, here, unit)
+        if first >= 0 and first != unit:
+            other, turn = followed(here, state.signs, first)
+            if other == first:  # that one vanishes
+                continue
+            for r in range(kept):
+                other = first if pending.unit[r] == first else other
+            if other >= 0:
+                add_twin(here, state.signs, unit, other, sign * turn)
+                continue
         sign = 0
         for r in range(kept):
             if may_be_multiple(net, state, layer, pending.unit[r], unit):
@@ -695,6 +708,8 @@ def find_twins(D, net, state, rungs, layer, pending, n_pending, nwr):
                 D, net, state.path, state.errors, state.signs, rungs.mod, rungs.denominators,
                 rungs.counts, layer, unit,
             )  # fmt: skip
+        if zero and first == unit:
+            add_twin(here, state.signs, unit, unit, 1)
         if sign == 0 and not zero:
             pending.unit[kept] = unit
             for w in range(nwr):
@@ -766,20 +781,27 @@ def descend(D, net, state, cell, nr, layer, pending, room, rungs):
     y_at, m, z_at = here.y_at, here.d_in, here.z_at
     n_pending = 0
     if here.kind == FOLD:
-        for i in range(n):
+        known = here.given >= 0 and control[C_TRUST] == CERTIFIED and nr > 0
+        known = known and given_units(net, here, state.signs, si[at:])
+        n_on = 0
+        for i in range(n if known else 0):
+            if (si[at + (i >> 6)] >> (i & 63)) & 1 != 0:
+                room.on[n_on] = i
+                n_on += 1
+        n_asked = 0 if known else n
+        for i in range(n_asked):
             for w in range(nwr):
                 pending.positive[w, i] = np.uint64(0)
                 pending.negative[w, i] = np.uint64(0)
-        for w in range(nwr):
+        for w in range(0 if known else nwr):
             word = cell.alive[w]
             while word != np.uint64(0):
                 v = (w << 6) + lowest(word)
                 word &= word - np.uint64(1)
                 t = threshold(control[C_TRUST], D, cell.rays, v, errors[layer])
                 add_signs(D, path, z_at, n, cell.rays, v, t, room.sums, pending)
-        n_on = 0
-        doubt = np.uint64(rungs.counts[N_ZERO])
-        for i in range(n):
+        doubt = np.uint64(0 if known else rungs.counts[N_ZERO])
+        for i in range(n_asked):
             pos, neg = np.uint64(0), np.uint64(0)
             for w in range(nwr):
                 pos |= pending.positive[w, i]
@@ -1143,13 +1165,15 @@ def fold_step(D, net, state, cell, pending, n_pending, nwr, layer, room, rungs, 
 
 # walls
 
+UNKNOWN, LEVEL = -1, -2  # what may be said of two keys besides a number of rays
+
 
 @kernel(inner=True)
 def clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room):
     """Keep the part of the working cell where key j beats key l.
 
-    Returns 0 if l is nowhere above, 1 after a cut, 2 if nothing is left, 3 if a sign is undecided, 4 or 5 if
-    slots for rays or facets are missing.
+    Returns 0 if l is nowhere above, 1 after a cut, -1 if l is level on a facet, 2 if nothing is left, 3 if a
+    sign is undecided, 4 or 5 if slots for rays or facets are missing.
     """
     here, path, error, trust = (
         layer_row(net.table, layer), state.path, state.errors[layer], state.control[C_TRUST],
@@ -1203,7 +1227,7 @@ def clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room):
                 v = (w << 6) + lowest(word)
                 word &= word - np.uint64(1)
                 cell.mask[v, slot >> 6] |= bit(slot)
-        return 1
+        return -1
     if not divide(D, cell, slot, room):
         return 4
     replace(cell, room.below, room.fresh)
@@ -1227,6 +1251,24 @@ def write_head(D, net, state, cell, layer, head, key, tied, room, ints, words, f
     y += e
     at = write_header(ints, at, here.kind, layer, head + 1, size[0], 0, 2 * size[1] + tied, io, y - fo)
     return at, y
+
+
+@kernel(inner=True)
+def rays_taken(D, net, state, rungs, layer, j, l, keys, n_rays):
+    """At how many rays of the node key l is perhaps not below key j; LEVEL if they agree on all of it."""
+    takes = 0
+    for v in range(n_rays):
+        if not (keys.table[v, j] - keys.table[v, l] > keys.slack[v]):
+            takes += 1
+    if takes < n_rays or state.control[C_TRUST] != CERTIFIED:
+        return takes
+    same = agree(
+        D, net, state.path, state.errors, state.signs, rungs.mod, rungs.denominators, rungs.counts, layer, l,
+        j,
+    )  # fmt: skip
+    if same == OPEN:
+        return UNKNOWN
+    return LEVEL if same == ZERO else takes
 
 
 @kernel(inner=True)
@@ -1313,29 +1355,33 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
         # how many rays of the whole node a rival takes: those that take most come first
         n_rivals = 0
         earlier = -1  # a key that ties with j and comes before it
-        for l in range(k0, k1):
-            if l == j or seen[l] == FOLLOWS:
+        near = net.near_at[here.offsets + j]
+        asks_others = False  # those that are not near, where several near ones coincide on a facet
+        r = 0
+        while r < (k1 - k0 if near < 0 else net.near[near]):
+            l = k0 + r if near < 0 else net.near[near + 1 + r]
+            r += 1
+            if l == j or (near < 0 and seen[l] == FOLLOWS):
                 continue
-            takes = 0
-            for v in range(n_rays):
-                if not (keys.table[v, j] - keys.table[v, l] > keys.slack[v]):
-                    takes += 1
+            takes = LEVEL
+            if seen[l] != FOLLOWS:
+                takes = rays_taken(D, net, state, rungs, layer, j, l, keys, n_rays)
             if takes == 0:
                 continue
-            if takes == n_rays and trust == CERTIFIED:
-                same = agree(
-                    D, net, path, state.errors, state.signs, rungs.mod, rungs.denominators, rungs.counts,
-                    layer, l, j,
-                )  # fmt: skip
-                if same == OPEN:
-                    return UNDECIDED_HEAD
-                if same == ZERO and l < j:
-                    earlier = l
-                    break
-                if same == ZERO:
-                    join_key(net, state.errors, state.signs, layer, l, j)
-                    seen[l] = FOLLOWS
-                    continue
+            if takes == UNKNOWN:
+                return UNDECIDED_HEAD
+            if takes == LEVEL and near >= 0:  # keys that tie on the whole node: all are asked, from the first
+                near = -1
+                r = 0
+                n_rivals = 0
+                continue
+            if takes == LEVEL and l < j:
+                earlier = l
+                break
+            if takes == LEVEL:
+                join_key(net, state.errors, state.signs, layer, l, j)
+                seen[l] = FOLLOWS
+                continue
             k = n_rivals
             while k > 0 and rivals[2 * k - 1] < takes:
                 rivals[2 * k] = rivals[2 * k - 2]
@@ -1344,19 +1390,39 @@ def head_step(D, net, state, cell, layer, head, nr, nf, tied, io, fo, room, keys
             rivals[2 * k] = l
             rivals[2 * k + 1] = takes
             n_rivals += 1
+        result = 0
+        for k in range(n_rivals if earlier < 0 else 0):
+            l = rivals[2 * k]
+            wall = (layer << 54) | (head << 38) | (min(j, l) << 19) | max(j, l)
+            result = clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room)
+            if result >= 2:
+                break
+            asks_others = asks_others or (near >= 0 and result == -1)
+        for l in range(k0, k1 if asks_others and earlier < 0 and result < 2 else k0):
+            if l == j or seen[l] == FOLLOWS:
+                continue
+            takes = rays_taken(D, net, state, rungs, layer, j, l, keys, n_rays)
+            if takes == 0:
+                continue
+            if takes == UNKNOWN:
+                return UNDECIDED_HEAD
+            if takes == LEVEL and l < j:
+                earlier = l
+                break
+            if takes == LEVEL:
+                join_key(net, state.errors, state.signs, layer, l, j)
+                seen[l] = FOLLOWS
+                continue
+            wall = (layer << 54) | (head << 38) | (min(j, l) << 19) | max(j, l)
+            result = clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room)
+            if result >= 2:
+                break
         if earlier >= 0:  # it stands for both
             if seen[earlier] == UNSEEN:
                 seen[earlier] = 0
                 todo[n_todo] = earlier
                 n_todo += 1
             continue
-        result = 0
-        for k in range(n_rivals):
-            l = rivals[2 * k]
-            wall = (layer << 54) | (head << 38) | (min(j, l) << 19) | max(j, l)
-            result = clip(D, net, state, rungs, layer, j, l, cell, owner, wall, room)
-            if result >= 2:
-                break
         if result >= 4:
             return RAYS_FULL if result == 4 else FACETS_FULL
         if result == 3:

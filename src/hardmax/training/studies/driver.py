@@ -324,7 +324,8 @@ class Driver:
         if error.errno not in _DISK_FULL:
             raise error
         now = time.monotonic()
-        self._full_since = now if self._full_since is None else self._full_since
+        if self._full_since is None:
+            self._full_since, self._report_at = now, now  # trouble is reported at once
         self._trouble = f"waiting for room on the disk ({error.strerror})"
         self._retry_at = now + _RETRY
         if not self._running and now - self._full_since >= self.disk_full_timeout:
@@ -514,7 +515,7 @@ def _connected(address: str) -> Any:
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise MissingExtraError(
-            "a cluster needs Dask, which is not installed; try: pip install 'hardmax[dask]'."
+            "a cluster needs Dask, which is not installed; try: pip install distributed."
         ) from error
     try:
         return distributed.Client(address, timeout="10s", set_as_default=False)

@@ -300,8 +300,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
         import pyarrow  # noqa: F401 (pandas writes parquet with it)
     except ImportError as error:
         raise MissingExtraError(
-            "parquet needs pandas and pyarrow, which are not both installed; try: "
-            "pip install 'hardmax[parquet]'."
+            "parquet needs pandas and pyarrow, which are not both installed; try: pip install pandas pyarrow."
         ) from error
     file = io.BytesIO()
     columns = {name: _one_kind([row[name] for row in rows]) for name in (rows[0] if rows else {})}

@@ -347,7 +347,7 @@ def _read_description(path: Path) -> tuple[str, str]:
     if schema > SCHEMA:
         raise FileFormatError(
             f"{path} was written by a newer hardmax {stated.get('version', '')} (schema {schema}, this "
-            f"version reads up to {SCHEMA}); upgrade with: pip install --upgrade hardmax."
+            f"version reads up to {SCHEMA}); upgrade hardmax to read it."
         )
     return name, runner
 

@@ -1,0 +1,1 @@
+"""Classifiers: where the winning class changes, and how far a point is from there."""

@@ -1,0 +1,13 @@
+from hardmax.verification.api import Maximum as Maximum
+from hardmax.verification.api import Verdict as Verdict
+from hardmax.verification.api import maximise as maximise
+from hardmax.verification.api import verify as verify
+from hardmax.verification.certificate import Certificate as Certificate
+from hardmax.verification.certificate import read_certificate as read_certificate
+from hardmax.verification.properties import Condition as Condition
+from hardmax.verification.properties import Linear as Linear
+from hardmax.verification.properties import inputs as inputs
+from hardmax.verification.properties import outputs as outputs
+from hardmax.verification.search import Progress as Progress
+from hardmax.verification.vnnlib import parse_vnnlib as parse_vnnlib
+from hardmax.verification.vnnlib import read_vnnlib as read_vnnlib
