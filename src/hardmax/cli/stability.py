@@ -165,7 +165,7 @@ def _survive(
     domain = hm.Box.cube(network.d, *box)
     low, high = domain.low.floats, domain.high.floats
     points = np.random.default_rng(seed).uniform(low, high, (samples, network.d))
-    return hm.temperature.surviving_cells(network, temperature, points)
+    return hm.temperature.surviving_cells(network, points, temperature)
 
 
 def _of_network(result: CellSurvival) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class CellSurvival(Result):
     --------
     >>> import hardmax as hm
     >>> net = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=2)
-    >>> survival = surviving_cells(net, 1e-3, np.linspace(0.001, 0.999, 999)[:, None])
+    >>> survival = surviving_cells(net, np.linspace(0.001, 0.999, 999)[:, None], 1e-3)
     >>> survival
     <CellSurvival: 58 of 64 cells survive at temperature 0.001, at 999 points>
     >>> survival.share_kept_by_block.round(3)
@@ -90,17 +90,17 @@ class CellSurvival(Result):
         return {"block": np.arange(len(shares)), "share_kept": shares}
 
 
-def surviving_cells(network: NetworkLike, temperature: float, points: ArrayLike) -> CellSurvival:
+def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float) -> CellSurvival:
     r"""Which cells of a network are still there at a temperature, judged at given points.
 
     Parameters
     ----------
     network : Network, torch module, or path of an ONNX file or a saved network
-    temperature : float
-        :math:`\tau > 0`, of every head.
     points : (n, d) array_like
         Where the two signatures are compared. The witnesses of a :class:`RegionSet` ask every cell once;
         random points weigh cells by their volume.
+    temperature : float
+        :math:`\tau > 0`, of every head.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def surviving_cells(network: NetworkLike, temperature: float, points: ArrayLike)
     >>> import hardmax as hm
     >>> net = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     >>> cells = hm.enumerate_regions(net, hm.Box.cube(1, 0, 1))
-    >>> surviving_cells(net, 1 / 8, cells.witnesses)
+    >>> surviving_cells(net, cells.witnesses, 1 / 8)
     <CellSurvival: 0 of 512 cells survive at temperature 0.125, at 512 points>
     """
     network = as_network(network)

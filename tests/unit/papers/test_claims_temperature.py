@@ -129,7 +129,7 @@ def test_signatures_in_intervals_agree_with_those_in_floats(temperature):
         }
     )
     floats = np.array(points, dtype=float)
-    assert seen["kept"] == int(hm.temperature.surviving_cells(net, float(temperature), floats).kept.sum())
+    assert seen["kept"] == int(hm.temperature.surviving_cells(net, floats, float(temperature)).kept.sum())
 
 
 def test_an_undecided_sign_is_refused():

@@ -174,7 +174,7 @@ def test_a_temperature_must_be_positive(temperature):
         lambda: hm.temperature.transition_band(keys, temperature),
         lambda: hm.temperature.margin_needed(3, temperature),
         lambda: hm.temperature.output_error_bound(keys, 1.0, temperature),
-        lambda: hm.temperature.surviving_cells(net, temperature, [[0.5]]),
+        lambda: hm.temperature.surviving_cells(net, [[0.5]], temperature),
     ):
         with pytest.raises(InvalidInputError, match="temperature must be"):
             ask()
@@ -408,7 +408,7 @@ def test_one_head_routes_the_same_at_every_temperature():
     net = hm.Network.random(2, n_tokens=6, heads=3, depth=1, d_ff=0, rng=0)
     points = np.random.default_rng(0).uniform(-3, 3, (500, 2))
     for temperature in (1e-3, 1.0, 100.0):
-        survival = hm.temperature.surviving_cells(net, temperature, points)
+        survival = hm.temperature.surviving_cells(net, points, temperature)
         assert survival.share_kept == 1.0
         assert survival.n_surviving == survival.n_soft == survival.n_cells
 
@@ -418,10 +418,10 @@ def test_the_sawtooth_dissolves():
     net = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     points = np.random.default_rng(0).uniform(0, 1, (20_000, 1))
     lost = [
-        1 - hm.temperature.surviving_cells(net, t, points).share_kept for t in (1 / 8, 1e-2, 1e-3, 1e-4, 1e-5)
+        1 - hm.temperature.surviving_cells(net, points, t).share_kept for t in (1 / 8, 1e-2, 1e-3, 1e-4, 1e-5)
     ]
     assert lost == pytest.approx([1.0, 0.96, 0.23, 0.019, 0.002], abs=0.006)
-    survival = hm.temperature.surviving_cells(net, 1 / 8, points)
+    survival = hm.temperature.surviving_cells(net, points, 1 / 8)
     assert (survival.n_cells, survival.n_surviving, survival.n_soft) == (512, 0, 29)
 
 
@@ -447,7 +447,7 @@ def test_soft_signatures_against_a_forward_pass_in_numpy():
 
 def test_first_change_and_shares_fit_together():
     net = hm.Network.random(2, n_tokens=5, heads=2, depth=3, d_ff=8, rng=1)
-    survival = hm.temperature.surviving_cells(net, 0.5, np.random.default_rng(0).uniform(-4, 4, (400, 2)))
+    survival = hm.temperature.surviving_cells(net, np.random.default_rng(0).uniform(-4, 4, (400, 2)), 0.5)
     assert survival.kept.tolist() == (survival.first_change < 0).tolist()
     shares = survival.share_kept_by_block
     assert (np.diff(shares) <= 0).all()
@@ -459,9 +459,9 @@ def test_first_change_and_shares_fit_together():
 def test_survival_needs_a_network_and_points():
     net = hm.networks.sawtooth_network(1, 2, 1, 1)
     with pytest.raises(InvalidInputError, match="network must be a Network"):
-        hm.temperature.surviving_cells(3, 1.0, [[0.5]])
+        hm.temperature.surviving_cells(3, [[0.5]], 1.0)
     with pytest.raises(InvalidInputError, match="at least one point"):
-        hm.temperature.surviving_cells(net, 1.0, np.empty((0, 1)))
+        hm.temperature.surviving_cells(net, np.empty((0, 1)), 1.0)
 
 
 # Files --------------------------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ def test_results_survive_a_file(which, tmp_path):
         "bounds": lambda: hm.stability_bounds(512, 1e3, 1e-6),
         "report": lambda: hm.check_stability([[1.0, 0.0, -math.inf], [4.0, 0.0, 1.0]], 1.0, values=np.eye(3)),
         "band": lambda: hm.temperature.transition_band([[1.0], [0.0]], 1.0),
-        "survival": lambda: hm.temperature.surviving_cells(net, 0.1, [[0.2], [0.7]]),
+        "survival": lambda: hm.temperature.surviving_cells(net, [[0.2], [0.7]], 0.1),
     }[which]()
     again = hm.load(result.save(tmp_path / "result.npz"))
     assert repr(again) == repr(result)

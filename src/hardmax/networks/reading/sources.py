@@ -12,10 +12,11 @@ from typing import Any
 
 from hardmax.errors import FileFormatError, InvalidInputError
 from hardmax.networks.network import Network
+from hardmax.networks.planes import PlaneThrough
 from hardmax.networks.transformer import Transformer
 from hardmax.results import load
 
-NetworkLike = Any  # a Network, a torch module, or the path of an ONNX file or a saved network
+NetworkLike = Any  # a Network, its plane through points, a torch module, an ONNX file or a saved network
 
 _PICKLES = (".pt", ".pth", ".ckpt", ".bin", ".pkl")
 
@@ -25,7 +26,7 @@ def as_network(source: NetworkLike) -> Network:
 
     Parameters
     ----------
-    source : Network, torch module, or path
+    source : Network, PlaneThrough, torch module, or path
         A path ends in .onnx, or is a file that ``network.save`` wrote.
 
     Raises
@@ -58,6 +59,8 @@ def as_network_or_transformer(source: NetworkLike) -> Network | Transformer:
 def _network_of(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         return in_file(Path(source))
+    if isinstance(source, PlaneThrough):
+        return source.network
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):
         return Network.from_torch(source)

@@ -139,7 +139,7 @@ def _loglift_limit(effort: Effort) -> Finding:
 def _finite_tau_depth(effort: Effort) -> Finding:
     net = sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
     middles = np.arange(1, 1024, 2)[:, None] / 1024  # one point in each of the 512 cells
-    survivals = [surviving_cells(net, t, middles) for t in (1 / 8, 1e-2, 1e-3, 1e-4, 1e-5)]
+    survivals = [surviving_cells(net, middles, t) for t in (1 / 8, 1e-2, 1e-3, 1e-4, 1e-5)]
     step = 64 if effort is Effort.QUICK else 8
     points = [[Fraction(2 * i + 1, 1024)] for i in range(0, 512, step)]
     return failing(

@@ -23,7 +23,10 @@ VERBS = {
     "estimate_cells": lambda net: hm.estimate_cells(net, BOX, n_samples=500, rng=0).n_signatures,
     "trace_segment": lambda net: hm.trace_segment(net, *POINTS).n_pieces,
     "certified_temperature": lambda net: float(hm.certified_temperature(net, POINTS).temperature),
-    "surviving_cells": lambda net: hm.temperature.surviving_cells(net, 0.5, POINTS).n_surviving,
+    "decision_boundary": lambda net: hm.decision_boundary(net, BOX).total_size,
+    "verify": lambda net: hm.verify(net, "y0 <= 0.25", BOX).verdict,
+    "maximise": lambda net: hm.maximise(net, 0, BOX).value,
+    "surviving_cells": lambda net: hm.temperature.surviving_cells(net, POINTS, 0.5).n_surviving,
 }
 
 
@@ -42,6 +45,12 @@ def test_a_verb_takes_any_source(verb, module, tmp_path):
     assert VERBS[verb](module) == expected
     assert VERBS[verb](tmp_path / "net.npz") == expected
     assert VERBS[verb](str(tmp_path / "net.npz")) == expected
+
+
+def test_a_plane_through_points_is_a_network():
+    net = hm.Network.random_mlp([3, 5, 2], rng=0)
+    plane = net.plane_through([0, 0, 0], [1, 0, 1], [0, 1, 1])
+    assert hm.count_cells(plane, BOX).n_cells == hm.count_cells(plane.network, BOX).n_cells > 1
 
 
 def test_an_onnx_file(tmp_path):
