@@ -33,6 +33,7 @@ WORD = 64  # weights have so many bits more than they need, and lose them after 
 SLOT = 128  # a packed number
 SYMBOLS = 512  # as many open decisions get a symbol of their own
 SLOPE = 30  # bits of the slope of a relaxed unit
+LIMIT = 1 << 30  # bytes of a certificate, unpacked
 
 
 class Rejected(Exception):
@@ -961,9 +962,12 @@ def read(path):
     def refuse(text):
         raise ValueError(f"{text} is not exact")
 
-    content = Path(path).read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        content = gzip.decompress(content)
+    with Path(path).open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        content = (gzip.GzipFile(fileobj=file) if packed else file).read(LIMIT + 1)
+    if len(content) > LIMIT:
+        raise ValueError(f"it holds more than {LIMIT} bytes")
     return json.loads(content, parse_float=refuse, parse_constant=refuse)
 
 

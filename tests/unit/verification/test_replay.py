@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import subprocess
 import sys
@@ -181,3 +182,12 @@ def test_values_agree_with_the_network():
             exact = net.exact_value(point)
             assert tuple(other.value([Fraction(v) for v in point])) == exact
             assert np.allclose(seen, [float(v) for v in exact])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_that_unpacks_to_more_than_the_limit_is_not_read(pack, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "large.json"
+    path.write_bytes(pack(b"[" + b" " * 1000 + b"]"))
+    monkeypatch.setattr(replay, "LIMIT", 1000)
+    assert replay.main([str(path)]) == 2
+    assert "more than 1000 bytes" in capsys.readouterr().out
