@@ -82,6 +82,7 @@ def test_links_outside_the_documentation_lead_somewhere(name):
 )
 def test_the_python_on_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # pages are read in the root of a checkout
     blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert all(">>> " in block for block in blocks), "a block without prompts is never checked"
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "page", "page", 0)
