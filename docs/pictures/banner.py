@@ -1,6 +1,6 @@
 """The picture on top of the README: every cell of a small transformer on a wide piece of the plane.
 
-    python docs/pictures/banner.py         writes docs/pictures/banner.png and prints what it shows
+python docs/pictures/banner.py         writes docs/pictures/banner.png and prints what it shows
 """
 
 from __future__ import annotations
