@@ -177,15 +177,20 @@ def stale() -> list[str]:
     return found if claims_are_fresh(pages["claims"]) else [*found, "claims"]
 
 
+NO_PROSE = re.compile(
+    r"^```.*?^```|\$\$.*?\$\$|\$[^$]*?\$|`[^`]*`|\]\([^)]*\)", flags=re.DOTALL | re.MULTILINE
+)  # blocks of code, formulas, code in a line, targets of links
+
+
 def words() -> dict[str, tuple[int, int]]:
-    """Of every page that people write: how many words it has, and how many outside of blocks of code."""
+    """Of every page that people write: everything between blanks, and words outside of code and formulas."""
     written = {PAGES / f"{name}.md" for name in ("claims", "cli", "errors", "notation")}
     counts = {}
     for path in sorted(PAGES.rglob("*.md")):
         if path not in written and not {"auto_gallery", "reference"} & set(path.parts):
             text = MODULES.sub("", path.read_text())
-            prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-            counts[str(path.relative_to(PAGES))] = len(text.split()), len(prose.split())
+            prose = re.findall(r"[^\W\d_][\w'-]*", NO_PROSE.sub("", text))
+            counts[str(path.relative_to(PAGES))] = len(text.split()), len(prose)
     return counts
 
 
@@ -203,9 +208,7 @@ def main() -> int:
         for name, (n, prose) in sorted(counts.items(), key=lambda item: -item[1][0]):
             print(f"{n:>7,} {prose:>7,}  {name}")
         totals = [sum(column) for column in zip(*counts.values(), strict=True)]
-        print(
-            f"{totals[0]:>7,} {totals[1]:>7,}  {len(counts)} pages; the second number leaves out blocks of code"
-        )
+        print(f"{totals[0]:>7,} {totals[1]:>7,}  {len(counts)} pages; second: outside of code and formulas")
         return 0
     if unknown := set(options.pages) - {*WRITERS, "claims"}:
         parser.error(f"no such page: {', '.join(sorted(unknown))}")

@@ -121,7 +121,8 @@ def test_the_report_in_the_readme_is_what_the_command_prints(tmp_path, monkeypat
 def test_the_picture_on_top_of_the_readme_shows_as_many_cells_as_it_says():
     banner = loaded("banner", "docs/pictures/banner.py")
     top = PAGES[ROOT / "README.md"].split("```")[0]
-    assert top.startswith("![") and "](docs/pictures/banner.png)" in top
+    assert top.startswith("![")
+    assert "](docs/pictures/banner.png)" in top
     assert f"all {banner.found().n_cells} cells" in top
 
 
