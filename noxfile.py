@@ -49,3 +49,11 @@ def newest(session: nox.Session) -> None:
 def oldest(session: nox.Session) -> None:
     """The oldest dependencies that are supported."""
     tried(session, *lower_bounds())
+
+
+@nox.session(python=PYTHONS[-2])
+def bare(session: nox.Session) -> None:
+    """The wheel alone, without extras: the smoke script leaves out what needs them."""
+    session.install(".")
+    session.run("python", "tests/scripts/version_smoke.py")
+    session.run("hardmax", "versions")

@@ -3,6 +3,7 @@
     python docs/write.py                   write cli, notation and architecture anew
     python docs/write.py claims            write docs/claims.md anew: checks every claim, which takes minutes
     python docs/write.py --check           say which of them are stale; computes no claim
+    python docs/write.py --words           count the words of the pages that people write
 
 Everything else is built from the sources by Sphinx (docs/conf.py): ``make docs``.
 """
@@ -176,6 +177,23 @@ def stale() -> list[str]:
     return found if claims_are_fresh(pages["claims"]) else [*found, "claims"]
 
 
+NO_PROSE = re.compile(
+    r"^```.*?^```|\$\$.*?\$\$|\$[^$]*?\$|`[^`]*`|\]\([^)]*\)", flags=re.DOTALL | re.MULTILINE
+)  # blocks of code, formulas, code in a line, targets of links
+
+
+def words() -> dict[str, tuple[int, int]]:
+    """Of every page that people write: everything between blanks, and words outside of code and formulas."""
+    written = {PAGES / f"{name}.md" for name in ("claims", "cli", "errors", "notation")}
+    counts = {}
+    for path in sorted(PAGES.rglob("*.md")):
+        if path not in written and not {"auto_gallery", "reference"} & set(path.parts):
+            text = MODULES.sub("", path.read_text())
+            prose = re.findall(r"[^\W\d_][\w'-]*", NO_PROSE.sub("", text))
+            counts[str(path.relative_to(PAGES))] = len(text.split()), len(prose)
+    return counts
+
+
 def main() -> int:
     """Run from the command line; the exit code says whether everything is in order."""
     parser = argparse.ArgumentParser(
@@ -183,7 +201,15 @@ def main() -> int:
     )
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"{', '.join(WRITERS)} or claims")
     parser.add_argument("--check", action="store_true", help="write nothing, and say what is stale")
+    parser.add_argument("--words", action="store_true", help="write nothing, and count words")
     options = parser.parse_args()
+    if options.words:
+        counts = words()
+        for name, (n, prose) in sorted(counts.items(), key=lambda item: -item[1][0]):
+            print(f"{n:>7,} {prose:>7,}  {name}")
+        totals = [sum(column) for column in zip(*counts.values(), strict=True)]
+        print(f"{totals[0]:>7,} {totals[1]:>7,}  {len(counts)} pages; second: outside of code and formulas")
+        return 0
     if unknown := set(options.pages) - {*WRITERS, "claims"}:
         parser.error(f"no such page: {', '.join(sorted(unknown))}")
     if options.check:

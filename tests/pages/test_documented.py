@@ -35,6 +35,14 @@ PUBLIC = {name: getattr(hm, name) for name in hm.__all__ if name not in NAMESPAC
 }
 
 
+def loaded(name, path):
+    """A script of the documentation as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_has_a_docstring_with_an_example(name):
     docstring = inspect.getdoc(PUBLIC[name]) or ""
@@ -82,6 +90,7 @@ def test_links_outside_the_documentation_lead_somewhere(name):
 )
 def test_the_python_on_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # pages are read in the root of a checkout
     blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert all(">>> " in block for block in blocks), "a block without prompts is never checked"
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "page", "page", 0)
@@ -109,6 +118,14 @@ def test_the_report_in_the_readme_is_what_the_command_prints(tmp_path, monkeypat
     assert done.stdout + done.stderr.splitlines()[-1] + "\n" == block[1]
 
 
+def test_the_picture_on_top_of_the_readme_shows_as_many_cells_as_it_says():
+    banner = loaded("banner", "docs/pictures/banner.py")
+    top = PAGES[ROOT / "README.md"].split("```")[0]
+    assert top.startswith("![")
+    assert "](docs/pictures/banner.png)" in top
+    assert f"all {banner.found().n_cells} cells" in top
+
+
 def test_the_citation_names_this_version_and_both_papers():
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {hm.__version__}\n" in citation
@@ -117,8 +134,6 @@ def test_the_citation_names_this_version_and_both_papers():
 
 
 def test_pages_that_a_program_writes_are_fresh():
-    spec = importlib.util.spec_from_file_location("docs_write", ROOT / "docs" / "write.py")
-    write = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(write)
+    write = loaded("docs_write", "docs/write.py")
     assert write.MODULES.search(PAGES[ROOT / "docs" / "architecture.md"])
     assert write.stale() == [], "run: python docs/write.py"

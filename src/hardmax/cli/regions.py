@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -259,16 +260,23 @@ _LONG = 3.0  # seconds after which a run says what to expect
 
 
 class _Outlook:
-    """Says once, on standard error, how many cells there may be and how long they would take."""
+    """Says once, on standard error, how many cells there may be and how long they would take.
+
+    Seconds count from the first report on: before it kernels may have been compiled.
+    """
 
     def __init__(self) -> None:
         self._said = False
+        self._first: float | None = None
 
     def __call__(self, state: Progress) -> None:
-        if self._said or state.outlook is None or state.seconds < _LONG:
+        if self._first is None:
+            self._first = state.seconds
+        seconds = state.seconds - self._first
+        if self._said or state.outlook is None or seconds < _LONG:
             return
         self._said = True
-        click.echo(_expected(state), err=True)
+        click.echo(_expected(replace(state, seconds=seconds)), err=True)
 
 
 def _expected(state: Progress) -> str:

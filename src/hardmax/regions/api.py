@@ -187,7 +187,8 @@ def _asked(
     network = as_network(network)
     if not isinstance(domain, Box | Polytope | WholeSpace):
         raise InvalidInputError(
-            f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}."
+            f"domain must be a Box, Polytope or WholeSpace, but was {type(domain).__name__}; "
+            f"try: hm.Box.cube({network.d}, -4, 4)."
         )
     if network.d != domain.d:
         raise DimensionMismatchError(

@@ -269,3 +269,5 @@ def test_the_command_line_says_early_what_to_expect(capsys):
     for seconds in (1.0, 2.9, 3.0, 4.0):
         said(Progress(10, None, seconds, known))
     assert capsys.readouterr().err.count("This takes long") == 1
+    _Outlook()(Progress(10, None, 33.0, known))  # the first report: kernels were compiled before it
+    assert capsys.readouterr().err == ""

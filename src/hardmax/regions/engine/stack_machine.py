@@ -53,8 +53,13 @@ class Column(NamedTuple):
 
 @cache
 def types_of(kind: Any) -> dict[str, np.dtype[Any]]:
-    """The types of the arrays of a named tuple, from its annotations."""
-    return {name: np.dtype(get_args(get_args(hint)[1])[0]) for name, hint in get_type_hints(kind).items()}
+    """The types of the arrays of a named tuple, from its annotations.
+
+    ``NDArray[T]`` is ``ndarray[shape, dtype[T]]``, and from NumPy 2.5 on an alias of its own with the one
+    argument ``T``.
+    """
+    last = {name: get_args(hint)[-1] for name, hint in get_type_hints(kind).items()}
+    return {name: np.dtype((get_args(one) or [one])[0]) for name, one in last.items()}
 
 
 def allocated(kind: Any, shapes: dict[str, Any]) -> Any:

@@ -123,7 +123,7 @@ def add_output(net, here, signs, winner, hidden, out, to, count):
             if t >= 0:
                 key, other, _ = twin(here, signs, t)
             if other == winner:
-                times = float(max(net.multiplicities[here.offsets + key], t < 0))
+                times = float(max(net.multiplicities[here.offsets + key], int(t < 0)))
                 ph, pl = pairs.multiply(weights[here.outputs + key * d + r], 0.0, times, 0.0)
                 h, l = pairs.add(h, l, ph, pl)
         out[to + r] = hidden[r] + h / share
