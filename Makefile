@@ -89,7 +89,8 @@ docs: $(VENV)/has-docs ## build the pages into out/docs: the gallery is run, lin
 	@$(RUN) docs/write.py --check
 	@echo "==> Kernels"
 	@$(RUN) -m hardmax compile --jobs -1 > /dev/null
-	@echo "==> Pages"
+	@echo "==> The explorer, the gallery and the pages"
+	@$(RUN) -m hardmax explore --out docs/_static/explorer.html > /dev/null
 	@$(RUN) -m sphinx -q -W --keep-going -j 2 -d out/docs-state docs out/docs
 	@echo "==> Open out/docs/index.html"
 
@@ -98,7 +99,7 @@ wheel-check: $(VENV)/has-test ## build a wheel, install it into a clean environm
 	@$(RUN) -m pytest tests/integration/test_wheel.py
 
 clean: ## remove .venv, out and caches
-	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/auto_gallery docs/reference
+	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/auto_gallery docs/reference docs/_static/explorer.html
 	@find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up ---------------------------------------------------------------------------------------------------------

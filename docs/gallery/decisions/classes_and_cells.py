@@ -2,8 +2,8 @@
 Cells, classes and a jump
 =========================
 
-A network with attention may jump: along the dotted part of the boundary both classes lead by a wide margin on their
-own side. Thin lines are the cells of the network.
+A network with attention may jump: along the dotted part of the boundary both classes lead by a wide margin
+on their own side. Thin lines are the cells of the network.
 """
 
 import hardmax as hm

@@ -2,8 +2,8 @@
 The plane through three images
 ==============================
 
-A network reads images of 64 pixels. Three images, a 3, a 5 and an 8, span a plane; its points are mixtures of the
-three. The picture shows exactly which digit the network sees where.
+A network reads images of 64 pixels. Three images, a 3, a 5 and an 8, span a plane; its points are mixtures
+of the three. The picture shows exactly which digit the network sees where.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 import hardmax as hm
 
-examples = Path(__file__).parents[3] / "examples"
+examples = Path("../../../examples")
 network, images = hm.load(examples / "digits.npz"), np.load(examples / "digit_images.npy")
 plane = network.plane_through(*images)
 axes = hm.decision_boundary(plane.network, hm.Box([-2, -2], [5, 5])).plot()

@@ -2,8 +2,8 @@
 How far is the boundary?
 ========================
 
-For each of five points the nearest point of the decision boundary, exactly, and the circle up to which the class is
-certain. The network has six ReLU units.
+For each of five points the nearest point of the decision boundary, exactly, and the circle up to which the
+class is certain. The network has six ReLU units.
 """
 
 import matplotlib.pyplot as plt

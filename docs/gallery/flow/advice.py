@@ -2,8 +2,8 @@
 How many heads does a task need?
 ================================
 
-The same target, and architectures that can carry what it needs, the smallest first. Reading everything with one head
-works too, at forty times the parameters.
+The same target, and architectures that can carry what it needs, the smallest first. Reading everything with
+one head works too, at forty times the parameters.
 """
 
 import numpy as np

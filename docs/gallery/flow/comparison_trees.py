@@ -2,8 +2,8 @@
 Comparison trees
 ================
 
-The largest and the smallest of four numbers, by comparisons: in each tree a tuple of positions wins against another
-and travels up. Blue is the way of the winner to the root.
+The largest and the smallest of four numbers, by comparisons: in each tree a tuple of positions wins against
+another and travels up. Blue is the way of the winner to the root.
 """
 
 import hardmax as hm

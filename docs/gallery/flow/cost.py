@@ -2,8 +2,9 @@
 What an architecture must hold
 ==============================
 
-The pairwise target of four terms on 64 tokens. Bars show how many numbers a state must carry after each layer, red
-marks how wide it is. A bar beyond its mark costs parameters: more of them the smaller the error is to be.
+The pairwise target of four terms on 64 tokens. Bars show how many numbers a state must carry after each
+layer, red marks how wide it is. A bar beyond its mark costs parameters: more of them the smaller the error
+is to be.
 """
 
 import numpy as np

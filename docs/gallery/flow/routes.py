@@ -2,8 +2,8 @@
 Routes of information
 =====================
 
-Every token looks for its opposite, then the classification token looks for the best of these pairs. Arrows go from
-what is read to the reader; what never reaches the classification token is pale.
+Every token looks for its opposite, then the classification token looks for the best of these pairs. Arrows
+go from what is read to the reader; what never reaches the classification token is pale.
 """
 
 import numpy as np

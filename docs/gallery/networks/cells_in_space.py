@@ -2,8 +2,8 @@
 Cells in space, cut open
 ========================
 
-A ReLU network with three inputs. On the left one octant of the cube is removed to show the cells inside; on the right
-the cube is cut into slices.
+A ReLU network with three inputs. On the left one octant of the cube is removed to show the cells inside; on
+the right the cube is cut into slices.
 """
 
 import hardmax as hm

@@ -2,8 +2,8 @@
 The cells of a network
 ======================
 
-Two layers of attention with two heads each and two ReLU layers, on a square. Every area is a cell on which the network
-is affine; the list is complete and exact. Similar colours mean similar affine maps.
+Two layers of attention with two heads each and two ReLU layers, on a square. Every area is a cell on which
+the network is affine; the list is complete and exact. Similar colours mean similar affine maps.
 """
 
 import hardmax as hm

@@ -2,8 +2,8 @@
 What each layer adds
 ====================
 
-The cells after the first, second, third and fourth block of one network. Attention makes walls (black), at which the
-output may jump. A ReLU layer makes folds (white), at which only the slope changes.
+The cells after the first, second, third and fourth block of one network. Attention makes walls (black), at
+which the output may jump. A ReLU layer makes folds (white), at which only the slope changes.
 """
 
 import hardmax as hm

@@ -2,8 +2,8 @@
 Random points miss cells
 ========================
 
-How many cells do random points find? The curve still rises after a million points. The exact count takes less time
-and shows how many cells the points have missed.
+How many cells do random points find? The curve still rises after a million points. The exact count takes
+less time and shows how many cells the points have missed.
 """
 
 import matplotlib.pyplot as plt
@@ -18,6 +18,10 @@ points = np.geomspace(100, 1_000_000, 40).astype(int)
 figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
 axes.semilogx(points, [estimate.n_signatures_after(n) for n in points.tolist()], label="cells found")
 axes.axhline(exact, color="black", linestyle="--", label=f"exact: {exact:,} cells")
-axes.set(xlabel="random points", ylabel="cells", title=f"{estimate.n_signatures / exact:.0%} of the cells are found")
+axes.set(
+    xlabel="random points",
+    ylabel="cells",
+    title=f"{estimate.n_signatures / exact:.0%} of the cells are found",
+)
 axes.yaxis.set_major_formatter("{x:,.0f}")
 axes.legend(frameon=False)

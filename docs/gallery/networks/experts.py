@@ -2,8 +2,8 @@
 A mixture of experts
 ====================
 
-A router sends every input to the best two of four experts, each a small ReLU layer. The walls of the router are black;
-inside each of its cells only the two chosen experts fold the output.
+A router sends every input to the best two of four experts, each a small ReLU layer. The walls of the router
+are black; inside each of its cells only the two chosen experts fold the output.
 """
 
 import numpy as np

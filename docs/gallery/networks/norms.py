@@ -2,8 +2,8 @@
 Behind a norm the walls are conics
 ==================================
 
-Three heads read a normalised input. The norm is not piecewise linear, so the walls of the heads are conics: a circle,
-an ellipse and a hyperbola. The number of cells is still proven.
+Three heads read a normalised input. The norm is not piecewise linear, so the walls of the heads are conics:
+a circle, an ellipse and a hyperbola. The number of cells is still proven.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 A sawtooth: depth multiplies
 ============================
 
-A construction that reaches the lower bound of the theory. With three keys and two ReLU units per layer one layer has
-three teeth; every further layer multiplies their number by six.
+A construction that reaches the lower bound of the theory. With three keys and two ReLU units per layer one
+layer has three teeth; every further layer multiplies their number by six.
 """
 
 import matplotlib.pyplot as plt

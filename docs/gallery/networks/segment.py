@@ -2,8 +2,9 @@
 A network along a segment
 =========================
 
-Between two inputs with 16 numbers each the network has finitely many affine pieces. All of them are found, in order.
-At a wall a head changes its key and the output jumps; at a fold a ReLU switches and the slope changes.
+Between two inputs with 16 numbers each the network has finitely many affine pieces. All of them are found,
+in order. At a wall a head changes its key and the output jumps; at a fold a ReLU switches and the slope
+changes.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 One head is a power diagram
 ===========================
 
-Four keys in the plane of queries. Inside a cell one key has the largest score. Key 3 has no cell: it lies between the
-others and never wins.
+Four keys in the plane of queries. Inside a cell one key has the largest score. Key 3 has no cell: it lies
+between the others and never wins.
 """
 
 import hardmax as hm

@@ -2,8 +2,8 @@
 Why a key never wins
 ====================
 
-Key 5 has no cell. Its certificate names three other keys (dashed) and weights that are fractions. Their weighted mean
-is key 5 itself, so one of the three always has a score at least as large.
+Key 5 has no cell. Its certificate names three other keys (dashed) and weights that are fractions. Their
+weighted mean is key 5 itself, so one of the three always has a score at least as large.
 """
 
 import numpy as np
@@ -18,5 +18,7 @@ print("checked with fractions:", certificate.verify())
 axes = head.plot(box=hm.Box.cube(2, -3, 3))
 for winner, weight in zip(certificate.support, certificate.weights):
     axes.plot(*keys[[5, winner]].T, color="black", linestyle="--", linewidth=1)
-    axes.annotate(f"weight {float(weight):.2f}", keys[winner], (0, -22), textcoords="offset points", ha="center")
+    axes.annotate(
+        f"weight {float(weight):.2f}", keys[winner], (0, -22), textcoords="offset points", ha="center"
+    )
 axes.set_title("key 5 is a mean of three other keys")

@@ -2,8 +2,8 @@
 The largest margin of a key
 ===========================
 
-By how much can a key beat the second best when queries have length one? The arrows point to the best query of each
-key. A key without a cell has the margin zero and no arrow.
+By how much can a key beat the second best when queries have length one? The arrows point to the best query
+of each key. A key without a cell has the margin zero and no arrow.
 """
 
 import hardmax as hm

@@ -2,8 +2,8 @@
 Top-k heads cut order-k diagrams
 ================================
 
-A head that reads the k best keys has one cell for every set of keys that can win together. Six keys: 6 cells for the
-best one, 10 for the best two, 11 for the best three.
+A head that reads the k best keys has one cell for every set of keys that can win together. Six keys: 6
+cells for the best one, 10 for the best two, 11 for the best three.
 """
 
 import numpy as np

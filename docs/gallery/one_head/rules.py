@@ -2,8 +2,9 @@
 Hardmax, top-k and sparsemax
 ============================
 
-One head of six keys under six rules. Sparsemax has cells too, one for each set of keys with a positive weight. As the
-temperature falls, the cells of a single key fill the plane and the picture becomes that of hardmax.
+One head of six keys under six rules. Sparsemax has cells too, one for each set of keys with a positive
+weight. As the temperature falls, the cells of a single key fill the plane and the picture becomes that of
+hardmax.
 """
 
 import numpy as np

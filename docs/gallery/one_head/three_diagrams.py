@@ -2,8 +2,8 @@
 Voronoi, power diagram and attention
 ====================================
 
-The same keys three times: the nearest key wins, the nearest after subtracting a weight, the largest inner product.
-Attention is the power diagram whose weights are the squared lengths of the keys.
+The same keys three times: the nearest key wins, the nearest after subtracting a weight, the largest inner
+product. Attention is the power diagram whose weights are the squared lengths of the keys.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 Weighted sites in the form of SciPy
 ===================================
 
-The power diagram of six sites with weights, as a view with the attributes of ``scipy.spatial.Voronoi``. The circles
-have the square roots of the weights as radii. SciPy's own function draws the view.
+The power diagram of six sites with weights, as a view with the attributes of ``scipy.spatial.Voronoi``. The
+circles have the square roots of the weights as radii. SciPy's own function draws the view.
 """
 
 import matplotlib.pyplot as plt
@@ -19,4 +19,9 @@ figure, axes = plt.subplots(figsize=(5, 4.4), layout="constrained")
 voronoi_plot_2d(view, ax=axes, line_width=1.4, point_size=9)
 for site, weight in zip(sites, weights):
     axes.add_patch(plt.Circle(site, weight**0.5, fill=False, color="tab:orange"))
-axes.set(aspect="equal", xlim=(-3.5, 7.5), ylim=(-2.2, 6.5), title=f"{len(view.regions)} regions, {len(view.vertices)} vertices")
+axes.set(
+    aspect="equal",
+    xlim=(-3.5, 7.5),
+    ylim=(-2.2, 6.5),
+    title=f"{len(view.regions)} regions, {len(view.vertices)} vertices",
+)

@@ -2,8 +2,8 @@
 The cells of two heads together
 ===============================
 
-The common refinement of two heads: inside a cell the winner of both is fixed. Three keys and four keys could choose in
-12 ways; 7 of them occur, because 7 is the number of vertices of the Minkowski sum.
+The common refinement of two heads: inside a cell the winner of both is fixed. Three keys and four keys
+could choose in 12 ways; 7 of them occur, because 7 is the number of vertices of the Minkowski sum.
 """
 
 import matplotlib.pyplot as plt

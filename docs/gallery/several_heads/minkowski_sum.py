@@ -2,8 +2,8 @@
 Two heads add up to a Minkowski sum
 ===================================
 
-Each head has a Newton polygon, the hull of its keys. The vertices of the sum of both polygons are the pairs of keys
-that win together: one vertex for every cell of both heads.
+Each head has a Newton polygon, the hull of its keys. The vertices of the sum of both polygons are the pairs
+of keys that win together: one vertex for every cell of both heads.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 A tropical polynomial and its Newton polygon
 ============================================
 
-The polynomial is the largest of ten affine functions, its terms. Each term that wins somewhere has a cell (left); the
-dot at its slope in the Newton polygon has the same colour (right). The black term never wins.
+The polynomial is the largest of ten affine functions, its terms. Each term that wins somewhere has a cell
+(left); the dot at its slope in the Newton polygon has the same colour (right). The black term never wins.
 """
 
 import matplotlib.pyplot as plt

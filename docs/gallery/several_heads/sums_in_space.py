@@ -2,8 +2,9 @@
 Heads in three dimensions
 =========================
 
-One, two and three heads with six keys each, placed so that the sum has as many vertices as possible. Two heads multiply
-(6 times 6); the third adds fewer, because the dimension is three and the scores have no biases.
+One, two and three heads with six keys each, placed so that the sum has as many vertices as possible. Two
+heads multiply (6 times 6); the third adds fewer, because the dimension is three and the scores have no
+biases.
 """
 
 import hardmax as hm

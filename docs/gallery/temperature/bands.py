@@ -2,8 +2,8 @@
 The band around each wall
 =========================
 
-In the coloured areas softmax is within one per cent of hardmax, because the best score leads by enough. In the grey
-bands around the walls nothing is guaranteed. Their width is proportional to the temperature.
+In the coloured areas softmax is within one per cent of hardmax, because the best score leads by enough. In
+the grey bands around the walls nothing is guaranteed. Their width is proportional to the temperature.
 """
 
 import matplotlib.pyplot as plt

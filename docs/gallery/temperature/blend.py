@@ -2,8 +2,8 @@
 Temperature blurs the walls
 ===========================
 
-Every key has a colour, and a query gets the colours that softmax mixes for it. At a low temperature each cell has one
-colour; at a high one all keys are mixed everywhere. The walls stay where they are.
+Every key has a colour, and a query gets the colours that softmax mixes for it. At a low temperature each
+cell has one colour; at a high one all keys are mixed everywhere. The walls stay where they are.
 """
 
 import hardmax as hm

@@ -2,8 +2,8 @@
 Up to which temperature is a program right?
 ===========================================
 
-Two heads look up what follows a letter in "abca". With hardmax all answers are right. The green range is proven for
-softmax; at the dashed line a decision changes, which is proven too.
+Two heads look up what follows a letter in "abca". With hardmax all answers are right. The green range is
+proven for softmax; at the dashed line a decision changes, which is proven too.
 """
 
 import numpy as np

@@ -13,6 +13,7 @@ from hardmax.plotting.temperatures import draw_guarantees
 
 margins = np.geomspace(0.05, 200, 120)
 bounds = {
-    f"temperature {tau:g}": [hm.stability_bounds(512, margin, tau) for margin in margins] for tau in (8, 1, 0.125)
+    f"temperature {tau:g}": [hm.stability_bounds(512, margin, tau) for margin in margins]
+    for tau in (8, 1, 0.125)
 }
 figure = draw_guarantees(bounds, margin=2.0)

@@ -2,8 +2,8 @@
 Is this head hard?
 ==================
 
-Scores of 1,000 random queries and 128 keys of width 64, scaled so that some queries have a clear winner. The curve
-shows which share of the queries is how close to one-hot, and what the margin alone guarantees.
+Scores of 1,000 random queries and 128 keys of width 64, scaled so that some queries have a clear winner.
+The curve shows which share of the queries is how close to one-hot, and what the margin alone guarantees.
 """
 
 import numpy as np

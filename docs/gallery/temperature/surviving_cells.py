@@ -2,8 +2,8 @@
 Which cells survive?
 ====================
 
-A sawtooth network with 512 cells at temperature zero. As the temperature rises, softmax blurs the heads, and fewer
-and fewer cells keep the signature that they have at temperature zero.
+A sawtooth network with 512 cells at temperature zero. As the temperature rises, softmax blurs the heads,
+and fewer and fewer cells keep the signature that they have at temperature zero.
 """
 
 import matplotlib.pyplot as plt

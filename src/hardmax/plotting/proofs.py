@@ -1,4 +1,4 @@
-"""The tree of a proof that a property holds: its leaves as boxes of the inputs, coloured by what closes them."""
+"""The tree of a proof that a property holds: its leaves as boxes of the inputs, coloured by the proof."""
 
 from __future__ import annotations
 

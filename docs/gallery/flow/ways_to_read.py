@@ -2,8 +2,8 @@
 Three ways to read
 ==================
 
-In one layer a token keeps its own content and reads that of others: the token with the largest score, all tokens, or
-fixed positions. Here token x3 reads four tokens under each of these rules.
+In one layer a token keeps its own content and reads that of others: the token with the largest score, all
+tokens, or fixed positions. Here token x3 reads four tokens under each of these rules.
 """
 
 import matplotlib.pyplot as plt
