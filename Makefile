@@ -89,8 +89,7 @@ docs: $(VENV)/has-docs ## build the pages into out/docs: the gallery is run, lin
 	@$(RUN) docs/write.py --check
 	@echo "==> Kernels"
 	@$(RUN) -m hardmax compile --jobs -1 > /dev/null
-	@echo "==> The explorer, the gallery and the pages"
-	@$(RUN) -m hardmax explore --out docs/_static/explorer.html > /dev/null
+	@echo "==> Pages"
 	@$(RUN) -m sphinx -q -W --keep-going -j 2 -d out/docs-state docs out/docs
 	@echo "==> Open out/docs/index.html"
 

@@ -163,7 +163,13 @@ def displayed_formula(visitor: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def write_explorer(app: Any) -> None:
+    """The explorer, which its page shows in a frame."""
+    hm.explore().save(HERE / "_static" / "explorer.html")
+
+
 def setup(app: Any) -> None:
     """What Sphinx is given beyond settings."""
+    app.connect("builder-inited", write_explorer)
     app.add_html_math_renderer("mathml", (inline_formula, None), (displayed_formula, None))
     app.connect("source-read", name_pages)
