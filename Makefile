@@ -98,7 +98,7 @@ wheel-check: $(VENV)/has-test ## build a wheel, install it into a clean environm
 	@$(RUN) -m pytest tests/integration/test_wheel.py
 
 clean: ## remove .venv, out and caches
-	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/auto_gallery docs/reference
+	@rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/auto_gallery docs/reference docs/_static/explorer.html
 	@find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up ---------------------------------------------------------------------------------------------------------

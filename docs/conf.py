@@ -13,6 +13,7 @@ from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx_gallery.sorting import ExplicitOrder
 
 import hardmax as hm
 
@@ -65,9 +66,51 @@ def public_names() -> dict[str, dict[str, str]]:
 PUBLIC = public_names()
 autosummary_context = {"public": PUBLIC}
 
+# The gallery, in the order in which a newcomer learns.
+GALLERY = {
+    "one_head": "cells_of_a_head three_diagrams weighted_sites empty_keys largest_margins order_k rules",
+    "several_heads": "common_refinement minkowski_sum newton_polygon sums_in_space saturation "
+    "bounds_against_counts",
+    "networks": "cells_of_a_network depth three_colourings sawtooth growth_with_depth estimate segment "
+    "experts cells_in_space norms",
+    "decisions": "two_moons distance classes_and_cells digits verified_controller",
+    "temperature": "blend bands guarantees hard_queries certified surviving_cells",
+    "flow": "ways_to_read routes information_sets comparison_trees cost advice",
+    "models": "margins cells_of_a_layer known_and_used training router_flips moving_keys frozen_keys "
+    "smooth_model",
+}
+
+
+def place_of_script(filename: str) -> int:
+    """Where a script stands in the gallery."""
+    return " ".join(GALLERY.values()).split().index(Path(filename).stem)
+
+
+def drawn_figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+    """The figures that a script holds in its variables, saved for its page.
+
+    Pictures of hardmax are made without pyplot, which is where the gallery would look for them.
+    """
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from sphinx_gallery.scrapers import figure_rst
+
+    held = block_vars["example_globals"].values()
+    figures = [thing.figure if isinstance(thing, Axes) else thing for thing in held]
+    paths = []
+    for figure in dict.fromkeys(figure for figure in figures if isinstance(figure, Figure)):
+        paths.append(next(block_vars["image_path_iterator"]))
+        figure.savefig(paths[-1], dpi=144, bbox_inches="tight")
+    return str(figure_rst(paths, gallery_conf["src_dir"]))
+
+
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "auto_gallery",
+    "subsection_order": ExplicitOrder([f"gallery/{section}" for section in GALLERY]),
+    "within_subsection_order": place_of_script,
+    "image_scrapers": (drawn_figures,),
+    "nested_sections": False,
     "filename_pattern": r"\.py$",  # every script is run
     "abort_on_example_error": True,
     "download_all_examples": False,
@@ -120,7 +163,13 @@ def displayed_formula(visitor: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def write_explorer(app: Any) -> None:
+    """The explorer, which its page shows in a frame."""
+    hm.explore().save(HERE / "_static" / "explorer.html")
+
+
 def setup(app: Any) -> None:
     """What Sphinx is given beyond settings."""
+    app.connect("builder-inited", write_explorer)
     app.add_html_math_renderer("mathml", (inline_formula, None), (displayed_formula, None))
     app.connect("source-read", name_pages)

@@ -61,43 +61,14 @@ def main() -> None:
 
 def draw(net: hm.Network, target: Path) -> None:
     """The leaves of the tree that proves the maximum over two inputs, coloured by how they were proven."""
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch, Rectangle
-
-    from hardmax.verification import replay
-
     plane = net.restrict([0, 0, 0.5, 0.2, 0.2], [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0]])
     found = hm.maximise(plane, 0, hm.Box.cube(2, -1, 1))
     print(found)
-    colours = {"bound": "#9ecae1", "combination": "#fdae6b", "exact": "#31a354"}
-    figure, ax = plt.subplots(figsize=(6.4, 5.2))
-    data = found.certificate.record["data"]
-    stack, kinds = (
-        [tuple([replay.number(v) for v in data["property"][0][side]] for side in ("low", "high"))],
-        {},
-    )
-    for proofs, cut in data["trees"][0]:
-        a, b = stack.pop()
-        here = kinds.setdefault((a[0], a[1], b[0], b[1]), set())
-        for kind, _, rows, facts in proofs:
-            here.add("exact" if kind == "e" else "combination" if len(rows) + len(facts) > 1 else "bound")
-        if cut is not None and cut[0] == "x":
-            i, value = cut[1], replay.number(cut[2])
-            stack += [(a[:i] + [value] + a[i + 1 :], b), (a, b[:i] + [value] + b[i + 1 :])]
-        elif cut is not None:
-            stack += [(a, b)] * 2
-        if cut is None or cut[0] != "x":
-            corner, size = (float(a[0]), float(a[1])), (float(b[0] - a[0]), float(b[1] - a[1]))
-            colour = colours[max(here, key=list(colours).index, default="bound")]
-            ax.add_patch(Rectangle(corner, *size, facecolor=colour, edgecolor="white", lw=0.4))
-    ax.set(xlim=(-1, 1), ylim=(-1, 1), xlabel="x0: distance", ylabel="x1: bearing")
-    ax.plot(*map(float, found.point), marker="*", color="black", markersize=9, linestyle="none")
+    ax = found.certificate.plot()
+    ax.set(xlabel="x0: distance", ylabel="x1: bearing")
+    ax.plot(*map(float, found.point), marker="*", color="black", markersize=9, clip_on=False)
     ax.set_title(f"The largest score is {float(found.value):.6f}: {found.certificate.n_leaves} leaves")
-    names = {"bound": "one bound", "combination": "a combination with facts", "exact": "rationals"}
-    handles = [Patch(facecolor=colours[kind], label=text) for kind, text in names.items()]
-    figure.legend(handles=handles, loc="lower center", ncols=3, frameon=False)
-    figure.tight_layout(rect=(0, 0.06, 1, 1))
-    figure.savefig(target)
+    ax.figure.savefig(target)
 
 
 if __name__ == "__main__":

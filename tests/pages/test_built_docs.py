@@ -27,6 +27,9 @@ def test_the_pages_build_without_a_warning_and_load_nothing_from_elsewhere(tmp_p
     assert done.returncode == 0, done.stderr
     pages = {path: path.read_text() for path in out.rglob("*.html")}
     assert {path.name: LOADED.findall(text) for path, text in pages.items() if LOADED.search(text)} == {}
+    frame = re.search(r'<iframe src="([^"]+)"', pages[out / "explorer.html"])
+    assert frame is not None
+    assert (out / frame[1]).read_text().startswith("<!doctype html>")
     notation = pages[out / "notation.html"]
     assert notation.count("<math") >= len(NOTATION)
     assert "$" not in notation[notation.index("<article") : notation.index("</article>")]

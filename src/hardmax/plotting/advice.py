@@ -79,7 +79,6 @@ def draw_advice(advice: Advice, *, ax: Axes | None = None) -> Axes:
         low, high = min(row.parameters for row in rows) / 2, max(row.parameters for row in rows) * 4
         for place, row in enumerate(rows):
             colour = _COLOURS[row.rules]
-            ax.plot([low, row.parameters], [place, place], color="#C9D0D6", linewidth=1, zorder=1)
             ax.plot(row.parameters, place, "o", color=colour, markersize=8, markeredgecolor=INK, zorder=2)
             text = f"{row.parameters:,}" + ("" if row.exponent == 0 else f", p = {float(row.exponent):.3g}")
             ax.annotate(
@@ -93,6 +92,8 @@ def draw_advice(advice: Advice, *, ax: Axes | None = None) -> Axes:
         ax.set(xscale="log", xlim=(low, high), ylim=(len(rows) - 0.4, -0.6), xlabel="parameters")
         labels = [f"heads {_listed(row.heads)}; widths {_listed(row.widths)}" for row in rows]
         ax.set_yticks(range(len(rows)), labels)
+        ax.grid(axis="y", color="#E3E7EA", linewidth=0.8)  # no stems: a logarithmic axis has no zero
+        ax.set_axisbelow(True)
         ax.set_title(f"{advice.target}, T = {advice.n_tokens}, d = {advice.d_token}")
         for rules in _COLOURS:
             if any(row.rules == rules for row in rows):

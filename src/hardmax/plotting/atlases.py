@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
+from numpy.typing import NDArray
 
-from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, number_of, styled
+from hardmax.models.report.flow_figures import place_labels
+from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, number_of, size_in_points, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,14 +33,15 @@ def draw_slice(
 ) -> Axes:
     """Draw the exact cells of all heads of a layer on a plane of inputs, and where the tokens are.
 
-    Cells with different colours have different routings. A token on the plane is a full dot, one off it a
-    hollow dot at its nearest point.
+    Cells with different colours have different routings; up to six heads, a wall has the colour of the head
+    whose routing changes there. A token on the plane is a full dot, one off it a hollow dot at its nearest
+    point.
 
     Parameters
     ----------
     piece : LayerSlice
     tokens : sequence of str, optional
-        Words beside the dots (left out beyond forty).
+        Words beside the dots (left out beyond forty, and where there is no place for them).
     title : str, optional
         By default the layer and the number of cells.
     """
@@ -58,9 +62,6 @@ def draw_slice(
         for which, face in ((off, "none"), (~off, INK)):
             x, y = piece.token_places[which].T
             ax.scatter(x, y, s=16, facecolors=face, edgecolors=INK, linewidths=0.9)
-        if tokens is not None and len(tokens) <= _MAX_LABELS:
-            for word, place in zip(tokens, piece.token_places, strict=True):
-                ax.annotate(word, place, xytext=(4, 3), textcoords="offset points", fontsize=7.5)
         cells, heads = number_of(piece.n_cells, "cell"), number_of(len(piece.heads), "head")
         principal = piece.spanned_by == "principal directions"
         known = "" if piece.complete else " so far"
@@ -73,7 +74,58 @@ def draw_slice(
         )
         ax.set_aspect("equal")
         ax.locator_params(nbins=5)
+        if 1 < len(piece.heads) <= len(LINES):
+            _draw_walls(ax, piece)
+        if tokens is not None and len(tokens) <= _MAX_LABELS:
+            _name_tokens(ax, piece, tokens)
     return ax
+
+
+def _draw_walls(ax: Axes, piece: LayerSlice) -> None:
+    """Draw over every edge between two cells in the colour of the head that changes there."""
+    grain = 1e-7 * float((piece.high - piece.low).max())
+    edges: dict[frozenset[tuple[int, ...]], list[tuple[int, NDArray[np.float64]]]] = {}
+    for i, corners in enumerate(piece.polygons):
+        names = [tuple(corner) for corner in np.rint(corners / grain).astype(np.int64).tolist()]
+        for a, b in pairwise([*range(len(corners)), 0]):
+            edges.setdefault(frozenset((names[a], names[b])), []).append((i, corners[[a, b]]))
+    walls: list[list[NDArray[np.float64]]] = [[] for _ in piece.heads]
+    for sides in edges.values():
+        if len(sides) == 2:
+            (i, ends), (j, _) = sides
+            changed = np.flatnonzero(piece.routings[i] != piece.routings[j])
+            if len(changed) == 1:  # where two heads change at once the edge stays black
+                walls[changed[0]].append(ends)
+    width = 0.8 if piece.n_cells > 150 else 1.6
+    for h, colour, lines in zip(piece.heads, LINES, walls, strict=False):
+        ax.add_collection(LineCollection(lines, colors=colour, linewidths=width), autolim=False)
+        ax.plot([], [], color=colour, linewidth=1.6, label=f"wall of head {h}")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=3, frameon=False)
+
+
+def _name_tokens(ax: Axes, piece: LayerSlice, tokens: Sequence[str]) -> None:
+    """Write words beside the dots where they cover nothing."""
+    inside = np.flatnonzero(
+        ((piece.token_places >= piece.low) & (piece.token_places <= piece.high)).all(axis=1)
+    )
+    wide, tall = size_in_points(ax)
+    scale = min(wide / (piece.high[0] - piece.low[0]), tall / (piece.high[1] - piece.low[1]))
+    places = (piece.token_places[inside] - piece.low) * scale * [1.0, -1.0]  # there, heights count downwards
+    extent = (piece.high - piece.low) * scale
+    words = [tokens[t] for t in inside]
+    room = (0.0, -float(extent[1]), float(extent[0]), 0.0)
+    spots = place_labels([(x, y) for x, y in places.tolist()], words, 7.5, room)
+    for t, place, spot, word in zip(inside, places, spots, words, strict=True):
+        if spot is not None:
+            x, y = np.array(spot) - place
+            ax.annotate(
+                word,
+                piece.token_places[t],
+                xytext=(x, -y),
+                textcoords="offset points",
+                fontsize=7.5,
+                zorder=5,
+            )
 
 
 def draw_atlas(atlas: HeadAtlas, *, ax: Axes | None = None) -> Axes:
@@ -123,9 +175,12 @@ def draw_flips(found: RouterFlips, *, ax: Axes | None = None) -> Axes:
             safe, all_of_them = (
                 np.histogram(ratio[which], bins)[0] for which in (here & found.cannot_flip, here)
             )
-            for counts, colour in ((all_of_them, LINES[1]), (safe, LINES[2])):
+            looks = ((all_of_them, LINES[1], "may flip"), (safe, LINES[2], "cannot flip"))
+            for counts, colour, name in looks:
                 heights = 0.85 * counts / max(1, all_of_them.max())
-                ax.bar(bins[:-1], heights, np.diff(bins), row, align="edge", color=colour, linewidth=0)
+                label = None if row else name
+                look = {"align": "edge", "color": colour, "linewidth": 0, "label": label}
+                ax.bar(bins[:-1], heights, np.diff(bins), row, **look)
             ax.annotate(
                 f"{100 * share:.1f} %",
                 (1.01, row + 0.3),
@@ -144,5 +199,6 @@ def draw_flips(found: RouterFlips, *, ax: Axes | None = None) -> Axes:
             title=f"{100 * found.share:.1f} % of {number_of(found.n_decisions, 'decision')} cannot flip in "
             f"{found.dtype}",
         )
+        ax.legend(loc="upper right", frameon=False)
         ax.spines[["top", "right"]].set_visible(False)
     return ax

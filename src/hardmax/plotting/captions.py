@@ -18,6 +18,7 @@ _GROUND = "#B9C7D3"  # white lines show on it
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "wall": ("wall: a routing changes", {"color": INK, "linewidth": 1.6}),
     "fold": ("fold: a ReLU switches", {"color": "white", "linewidth": 1.6}),
+    "support": ("fold: a head reads other keys", {"color": "white", "linewidth": 1.6}),
     "boundary": ("decision boundary", {"color": INK, "linewidth": 2.6}),
     "jump": ("... where outputs jump", {"color": "white", "linewidth": 1.4, "linestyle": (0, (1, 1.5))}),
     "seam": ("same map on both sides", {"color": "white", "linewidth": 1.6, "linestyle": (0, (1, 1.5))}),

@@ -109,8 +109,7 @@ def draw_keys(ax: Axes, diagram: PowerDiagram | OrderKDiagram, size: float = 130
     Beyond forty keys they are dots.
     """
     n = len(diagram.sites)
-    winners = diagram.reachable if isinstance(diagram, OrderKDiagram) else diagram.nonempty
-    crowded = n > _MAX_LABELS
+    winners, crowded = _winners(diagram), n > _MAX_LABELS
     for won, face, zorder in ((True, "white", 4), (False, "none", 3)):
         x, y = diagram.sites[winners == won].T
         ax.scatter(
@@ -123,6 +122,11 @@ def draw_keys(ax: Axes, diagram: PowerDiagram | OrderKDiagram, size: float = 130
             linewidths=0.4 if crowded else 0.9,
             zorder=zorder,
         )
+
+
+def _winners(diagram: PowerDiagram | OrderKDiagram) -> NDArray[np.bool_]:
+    """The keys that win on an open set, alone or with others."""
+    return diagram.reachable if isinstance(diagram, OrderKDiagram) else diagram.nonempty
 
 
 def key_handle(face: str, label: str) -> Line2D:
@@ -156,20 +160,35 @@ def _name_cells(ax: Axes, diagram: PowerDiagram, polygons: Sequence[Any], box: B
     if all(shown[j] and Path(polygons[j]).contains_point(diagram.sites[j]) for j in cells):
         return
     for j in cells:
-        x, y = np.mean(polygons[j], axis=0)
+        x, y = _free_place(polygons[j], diagram.sites)
         ax.text(x, y, f"cell {j}", ha="center", va="center", fontsize=8, zorder=6)
 
 
 def _name_sets(ax: Axes, diagram: OrderKDiagram, polygons: Sequence[Any], box: Box) -> None:
     """Write the members of their sets into the cells that are large enough for it, beside the stars."""
-    room, side = 2e-3 * box.volume, np.sqrt(box.volume)
+    room = 2e-3 * box.volume
     for members, corners in zip(diagram.sets.tolist(), polygons, strict=True):
         if len(corners) > 2 and _area(corners) > room * len(members):
-            x, y = np.mean(corners, axis=0)
-            near = np.abs(diagram.sites - [x, y]) < [0.09 * side, 0.05 * side]
-            below = 0.08 * side if near.all(axis=1).any() else 0.0
-            name = ",".join(map(str, members))
-            ax.text(x, y - below, name, ha="center", va="center", fontsize=8, zorder=6)
+            x, y = _free_place(corners, diagram.sites)
+            ax.text(x, y, ",".join(map(str, members)), ha="center", va="center", fontsize=8, zorder=6)
+
+
+def _free_place(corners: Any, taken: Floats) -> Floats:
+    """A place for a word inside a polygon, as far from its walls and from the stars as can be.
+
+    >>> _free_place(np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 4.0], [0.0, 4.0]]), np.array([[1.0, 1.0]]))
+    array([2.8, 2.8])
+    """
+    corners = np.asarray(corners, dtype=np.float64)
+    middle, rim = corners.mean(axis=0), np.concatenate([corners, (corners + np.roll(corners, -1, 0)) / 2])
+    places = (middle + np.linspace(0.0, 0.8, 9)[:, None, None] * (rim - middle)).reshape(-1, 2)
+    sides = np.roll(corners, -1, axis=0) - corners
+    normals = np.column_stack([-sides[:, 1], sides[:, 0]]) / np.linalg.norm(sides, axis=1)[:, None]
+    from_walls = np.abs(((places[:, None] - corners) * normals).sum(axis=2)).min(axis=1)
+    # words are wide and low, and a star has its number at the right
+    gap = (places[:, None] - taken) * [0.6, 1.0]
+    from_stars = 0.5 * np.linalg.norm(gap, axis=2).min(axis=1, initial=np.inf)
+    return np.asarray(places[np.minimum(from_walls, from_stars).argmax()])
 
 
 def _area(corners: Floats) -> float:
@@ -229,14 +248,13 @@ def compare_diagrams(
         for ax, diagram, title in zip(axes, diagrams, titles, strict=True):
             same = diagram if isinstance(diagram, OrderKDiagram) else diagrams[0]
             draw_diagram(diagram, ax=ax, box=box, title=title, colours=cell_colours(same))
+        handles = [key_handle("white", "key"), Line2D([], [], color=INK, linewidth=1.1, label="wall")]
+        if not all(_winners(diagram).all() for diagram in diagrams):
+            handles.insert(1, key_handle("none", "key that wins on no open set"))
         figure.legend(
-            handles=[
-                key_handle("white", "key"),
-                key_handle("none", "key that wins on no open set"),
-                Line2D([], [], color=INK, linewidth=1.1, label="wall"),
-            ],
+            handles=handles,
             loc="outside lower center",
-            ncols=3,
+            ncols=len(handles),
             facecolor=FILLS[-1],  # a white star and a hollow one differ only on a coloured ground
             framealpha=1,
         )

@@ -188,16 +188,24 @@ def draw_trace(result: SegmentTrace | TransformerTrace, *, ax: Axes | None) -> A
         low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
         margin = 0.06 * (high - low) if high > low else 1.0
         width = float(np.clip(_SPACE * size_in_points(ax)[0] / max(result.n_pieces, 1), 0.05, 1.0))
-        for kind, colour in ((0, _FOLD_COLOUR), (1, INK)):
+        named = []
+        for kind, colour, name in ((0, _FOLD_COLOUR, "fold"), (1, INK, "wall")):
             shown = result.breakpoints[result.kinds == kind]
             lines = [[(t, low - margin), (t, high + margin)] for t in shown.tolist()]
             ax.add_collection(LineCollection(lines, colors=colour, linewidths=width), autolim=False)
+            named += [Line2D([], [], color=colour, linewidth=1.0, label=name)] if len(lines) else []
         curves = _draw_curves(ax, ends, values)
+        if result.values.ndim == 4:  # of a transformer: (pieces, 2, tokens, outputs)
+            outputs = result.values.shape[3]
+            for i, curve in enumerate(curves):
+                output = f", $f_{{{i % outputs + 1}}}$" if outputs > 1 else ""
+                curve.set_label(f"token {i // outputs}{output}")
         ax.set(xlim=(0.0, 1.0), ylim=(low - margin, high + margin))
         ax.set(xlabel="$t$, from start (0) to end (1)", ylabel="$f$")
         ax.set_title("1 piece" if result.n_pieces == 1 else f"{result.n_pieces} pieces")
-        if len(curves) > 1:
-            ax.legend(handles=curves, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+        handles = [*(curves if len(curves) > 1 else []), *named]
+        if handles:
+            ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     return ax
 
 
@@ -254,7 +262,12 @@ def _draw_strip(
         token = int(strip[first])
         ax.broken_barh([(left, right - left)], (height - 0.2, 0.4), color=colours[token], linewidth=0)
         if right - left > 0.035:
-            ax.text(0.5 * (left + right), height, str(token), ha="center", va="center", color="white", size=7)
+            # a ground of its own, over hatches
+            disc = {"boxstyle": "round,pad=0.15", "facecolor": colours[token], "edgecolor": "none"}
+            ax.text(
+                0.5 * (left + right), height, str(token), ha="center", va="center", color="white", size=8,
+                bbox=disc, zorder=4,
+            )  # fmt: skip
 
 
 def _draw_differences(ax: Axes, result: FrozenContextEffect, h: int, height: float) -> None:

@@ -18,6 +18,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.tri import Triangulation
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
+from hardmax.networks.attention import Attention
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.classes import Palette, checked_points, draw_points, number_areas, points_legend
 from hardmax.plotting.profiles import draw_profile
@@ -320,6 +321,8 @@ def _draw_lines(ax: Axes, shapes: Shapes, boundary: DecisionBoundary | None, pla
             autolim=False,
         )
     drawn = {kind for kind, chosen in kinds.items() if chosen.any()}
+    if "fold" in drawn and all(isinstance(block, Attention) for block in result.network.blocks if block.cuts):
+        drawn = drawn - {"fold"} | {"support"}  # there is no ReLU: these are the folds of sparsemax
     if boundary is not None and boundary.jumps.any():
         jumps = boundary._numbers[boundary.jumps]
         ax.add_collection(
@@ -414,12 +417,17 @@ def _panels(results: Sequence[RegionSet], titles: Sequence[str], shown: Box, col
     with styled():
         figure = new_figure(3.6 * columns, 3.8 * rows + 0.4)
         layout: Any = figure.get_layout_engine()
-        layout.set(w_pad=0.1)  # the numbers at the corners of neighbouring panels do not touch
+        layout.set(w_pad=0.1, h_pad=0.1)  # the numbers at the corners of neighbouring panels do not touch
         for i, (title, result) in enumerate(zip(titles, results, strict=True)):
             ax = figure.add_subplot(rows, columns, i + 1)
             words, by_class = f"{title}\n{counted(result)}", _by_class(result) if colour == "class" else None
             cells = result if by_class is None else by_class.class_cells
             drawn |= _draw(ax, cells, shown, colour, words, by_class)
-            ax.label_outer()
+            if i % columns:
+                ax.set_ylabel("")
+                ax.tick_params(labelleft=False)
+            if i + columns < len(results):  # there is a panel below
+                ax.set_xlabel("")
+                ax.tick_params(labelbottom=False)
         explain(figure, drawn)
     return figure

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocator
 
 from hardmax.plotting.style import FILLS, INK, LINES, new_figure, styled
 
@@ -259,6 +259,7 @@ def draw_training_geometry(found: TrainingGeometry) -> Figure:
             low_right.plot(steps, reachable, color=LINES[i % len(LINES)], label=label, **dots)
         low_right.set(title="first layer, one token moving", ylabel="number, mean over sequences")
         low_right.set_ylim(bottom=0)
+        low_right.yaxis.set_major_locator(MaxNLocator(integer=True))
         for ax in (right, low_right):
             ax.legend(frameon=False, fontsize=8.5)
         for ax in axes.ravel():

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import CertificateError, FileFormatError
+from hardmax.results import pictures
 from hardmax.storage import written_whole
 from hardmax.verification import replay
 from hardmax.verification.nodes import Cut, Node, children
@@ -83,6 +84,16 @@ class Certificate:
         with written_whole(target) as file:
             file.write(gzip.compress(content, 6) if target.suffix == ".gz" else content)
         return target
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the leaves of the proof as boxes of two inputs (needs the extra ``plot``).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure otherwise.
+        """
+        return pictures("proofs").draw_certificate(self, ax=ax)
 
     def __repr__(self) -> str:
         verdict = self.record["expected"]["verdict"]
