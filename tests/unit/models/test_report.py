@@ -536,7 +536,7 @@ def test_the_command_writes_a_report_without_torch(tmp_path):
     code = "import sys; sys.modules['torch'] = None; from hardmax.cli import main; main(['report'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("pairwise-2: 4 heads on 16 tokens\n- Hardmax is a partial description")
+    assert done.stdout.startswith("pairwise-2: 4 heads on 16 tokens\n- Hardmax, where each head reads")
     assert "argmax: CLS can know" in done.stdout
     assert done.stderr == f"wrote {Path('hardmax-report/report.html')} and 11 files beside it\n"
     assert (tmp_path / "hardmax-report" / "report.html").is_file()

@@ -51,10 +51,12 @@ def test_the_first_sentences_are_recomputed_from_probabilities(found, soft):
         (found, bundled_source()),
         (soft, ArraySource([f"w{i}" for i in range(12)], layers=3, heads=4, spread=0.5)),
     ):
-        within, total, by_layer, spread = 0, 0, [], []
+        within, total, by_layer, spread, own = 0, 0, [], [], []
         for layer in layers_of(source):
             here = [0, 0]
             for h in range(layer.heads):
+                table, readers = layer.probabilities(h), np.flatnonzero(layer.present.any(axis=1))
+                own.append(np.mean([table[t, t] if t < layer.n_keys else 0.0 for t in readers]))
                 for t in range(layer.n_queries):
                     if layer.present[t].sum() < 2:
                         continue
@@ -66,11 +68,12 @@ def test_the_first_sentences_are_recomputed_from_probabilities(found, soft):
             by_layer.append(here[0] / here[1])
         share = within / total
         words = "poor" if share < 0.25 else "partial" if share < 0.75 else "good"
-        first, layers, keys = report.verdict.how_well
-        assert first.startswith(f"Hardmax is a {words} description of this model's attention")
+        first, layers, keys, where = report.verdict.how_well
+        assert f", is a {words} description of this model's attention on this text" in first
         assert f"for {within:,} of {total:,} queries" in first
         told = [float(x) for x in re.findall(r": (\d+) %", layers.replace("under 1 %", "0 %"))]
         np.testing.assert_allclose(told, [100 * s for s in by_layer], atol=1.0)
+        assert f"{np.mean(own):.0%}".replace("%", " % to the token itself") in where
         assert f"gives 0.9 of its attention to {np.median(spread):g} of " in keys
 
 

@@ -30,6 +30,9 @@ from hardmax.models.reading.sources import CapturedLayer, Source
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
+PLACES = ("the token itself", "the first token", "the last token", "the token before", "the token after")
+"""Where attention may go; a key that is several of these counts for the first."""
+
 STOPS = ("argmax", "top-2", "top-3", "top-5", "top-8", "mass 0.5", "mass 0.7", "mass 0.9")
 """Where the slider of the page stops."""
 
@@ -68,6 +71,8 @@ class KeptAttention:
         Scores in temperatures, minus the mean of the row: ``low + step * scores``. Rounding keeps the winner
         of every query first.
     low, step : arrays (R,)
+    goes : array (R, 5)
+        The mean probability that a head gives to each of :data:`PLACES`, not rounded.
     present : bool array (L, Q, N)
         Which keys a query may read.
 
@@ -91,6 +96,7 @@ class KeptAttention:
     scores: Bytes
     low: Floats
     step: Floats
+    goes: Floats
     present: NDArray[np.bool_]
 
     @property
@@ -201,6 +207,7 @@ class AttentionRecorder:
                 "scores": codes,
                 "low": low,
                 "step": step,
+                "goes": _goes(layer.probabilities(head)),
             }
             for name, value in found.items():
                 self._parts.setdefault(name, []).append(value)
@@ -216,6 +223,22 @@ class AttentionRecorder:
         return KeptAttention(
             heads=tuple(self._heads), n_keys=self._n_keys, present=np.stack(self._present), **stacked
         )
+
+
+def _goes(probabilities: Floats) -> Floats:
+    """The mean probability that queries give to each of :data:`PLACES`.
+
+    >>> _goes(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
+    array([0.27, 0.07, 0.17, 0.33, 0.17])
+    """
+    reads = probabilities.sum(axis=1) > 0.5
+    query, key = np.indices(probabilities.shape)
+    places = [key == query, key == 0, key == probabilities.shape[1] - 1, key == query - 1, key == query + 1]
+    left, found = np.ones(probabilities.shape, dtype=bool), []
+    for place in places:
+        found.append((probabilities * (place & left))[reads].sum() / max(1, reads.sum()))
+        left &= ~place
+    return np.array(found)
 
 
 def _columns(ranked: RankedKeys, n_keys: int) -> NDArray[np.int64]:

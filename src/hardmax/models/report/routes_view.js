@@ -374,7 +374,7 @@
     }
     found.cells.forEach(function (one) {
       var share = (wins[one.key] || 0) / asked;
-      var level = share === 0 ? 0 : 1 + [0.1, 0.25, 0.5, 0.75].filter(function (edge) { return share >= edge; }).length;
+      var level = share === 0 ? 0 : share < 0.25 ? 1 : 2; // light ones, so that dots stand out
       var corners = one.polygon.map(function (p) { return place(p).map(function (v) { return v.toFixed(1); }).join(","); });
       var cellShape = draw("polygon", { points: corners.join(" "), "class": "heat-" + level + " wall" });
       cellShape.appendChild(draw("title", {}, "Here " + visible(keyWords[one.key]) + " (position " + one.key + ") wins; it wins " +

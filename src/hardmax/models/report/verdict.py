@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.models.report.kept_attention import PLACES
 from hardmax.models.report.svg import CONTROL, number, shortened
 from hardmax.networks.block import many
 from hardmax.results import plain
@@ -67,6 +68,15 @@ class HeadRank(NamedTuple):
     queries: int
 
 
+class HeadRole(NamedTuple):
+    """A head that gives at least half of its probability to one place beside each token."""
+
+    layer: int
+    head: int
+    place: str
+    share: float
+
+
 class RecallAt(NamedTuple):
     """Median share of influence inside sets of equal size after some layers."""
 
@@ -91,6 +101,11 @@ class Verdict:
     keys_for_90, n_keys : float, int
         The median number of keys that hold 0.9 of the probability of a query, NaN where it is not known, and
         the number of keys.
+    goes : dict from str to float
+        The share of all attention that goes to the token itself, to the first and last token and to
+        neighbours; the rest goes elsewhere. Empty where it is not known.
+    roles : tuple of HeadRole
+        Heads that give at least half of it to one of these, the clearest first.
     sinks : tuple of SinkCount
         The most frequent first.
     ranks : tuple of HeadRank
@@ -105,7 +120,7 @@ class Verdict:
     >>> verdict.description, verdict.holds
     ('partial', True)
     >>> print(verdict.sentences[0])
-    Hardmax is a partial description of this model's attention on this text: ...
+    Hardmax, where each head reads only its winning key, is a partial description of this model's ...
     """
 
     layers: tuple[LayerShare, ...]
@@ -114,6 +129,8 @@ class Verdict:
     hardest: tuple[HeadShare, ...]
     keys_for_90: float
     n_keys: int
+    goes: dict[str, float]
+    roles: tuple[HeadRole, ...]
     sinks: tuple[SinkCount, ...]
     ranks: tuple[HeadRank, ...]
     recall: RecallAt | None
@@ -143,9 +160,9 @@ class Verdict:
             return ("No query has two different keys to choose from, so there is nothing to describe.",)
         within, of = (sum(layer[i] for layer in self.layers) for i in (1, 2))
         first = (
-            f"Hardmax is a {self.description} description of this model's attention on this text: for "
-            f"{within:,} of {of:,} queries ({percent(self.share)}), over all heads, the winning key holds at "
-            "least 0.9 of the probability."
+            f"Hardmax, where each head reads only its winning key, is a {self.description} description of "
+            f"this model's attention on this text: for {within:,} of {of:,} queries ({percent(self.share)}), "
+            "over all heads, the winning key holds at least 0.9 of the probability."
         )
         parts = [f"layer {layer}: {percent(n / m)}" for layer, n, m in self.layers if m]
         by_layer = f"By layer, the share of such queries is {_listed(parts)}." if parts[1:] else ""
@@ -155,7 +172,15 @@ class Verdict:
                 f"The median query gives 0.9 of its attention to {number(self.keys_for_90)} of {self.n_keys} "
                 "keys."
             )
-        return tuple(s for s in (first, by_layer, spread) if s)
+        return tuple(s for s in (first, by_layer, spread, self._where()) if s)
+
+    def _where(self) -> str:
+        """Where attention goes, in a sentence."""
+        if not self.goes:
+            return ""
+        parts = [f"{percent(share)} to {place}" for place, share in self.goes.items()]
+        rest = max(0.0, 1.0 - sum(self.goes.values()))
+        return f"Of all attention, {_listed([*parts, f'{percent(rest)} elsewhere'])}."
 
     @property
     def follows(self) -> tuple[str, ...]:
@@ -182,10 +207,17 @@ class Verdict:
                 for h in self.hardest
             ]
             found.append(f"Hardest heads: {_listed(parts)}.")
+        if self.roles:
+            parts = [f"{_head(r)} {r.place} ({percent(r.share)})" for r in self.roles[:_SHOWN]]
+            more = f", and {len(self.roles) - _SHOWN} more heads" if len(self.roles) > _SHOWN else ""
+            found.append(f"Heads that mostly read one place: {_listed(parts)}{more}.")
         if self.sinks:
             named = [(shortened(s.token.translate(CONTROL), 20), s) for s in self.sinks[:_SHOWN]]
             parts = [f"{token} at position {s.position} in {many(s.heads, 'head')}" for token, s in named]
-            found.append(f"Sinks, keys that win far more than their share: {_listed(parts)}.")
+            found.append(
+                f"Sinks, keys that win far more than their share, of {many(self.n_heads, 'head')}: "
+                f"{_listed(parts)}."
+            )
         elif self.n_heads:
             found.append("No key is a sink: none wins far more than its share in any head.")
         if self.ranks:
@@ -231,6 +263,8 @@ class Verdict:
             "hardest": [head._asdict() for head in self.hardest],
             "keys_for_90": self.keys_for_90,
             "n_keys": self.n_keys,
+            "goes": dict(self.goes),
+            "roles": [plain(role._asdict()) for role in self.roles],
             "sinks": [sink._asdict() for sink in self.sinks],
             "ranks": [plain(rank._asdict()) for rank in self.ranks],
             "recall": None if self.recall is None else plain(self.recall._asdict()),
@@ -247,6 +281,7 @@ def verdict_of(
     order = sorted(known, key=lambda h: (-h.within, -h.top_probability, h.layer, h.head))
     sinks = Counter(r.sink for r in atlas.heads if r.sink >= 0)
     spread = kept.keys_for_90 if kept is not None else np.empty(0)
+    goes, roles = _places(kept, atlas) if kept is not None else ({}, ())
     return Verdict(
         layers=tuple(
             LayerShare(
@@ -259,6 +294,8 @@ def verdict_of(
         hardest=tuple(order[:_SHOWN]),
         keys_for_90=float(np.median(spread)) if spread.size else math.nan,
         n_keys=len(atlas.key_tokens),
+        goes=goes,
+        roles=roles,
         sinks=tuple(
             SinkCount(s, atlas.key_tokens[s], n)
             for s, n in sorted(sinks.items(), key=lambda p: (-p[1], p[0]))
@@ -266,6 +303,22 @@ def verdict_of(
         ranks=() if influence is None else influence_ranks(atlas, influence),
         recall=None if influence is None else _recall(influence),
     )
+
+
+def _places(kept: KeptAttention, atlas: HeadAtlas) -> tuple[dict[str, float], tuple[HeadRole, ...]]:
+    """Where attention goes over all heads, and the heads that mostly go to one place."""
+    ends = {"the first token": atlas.key_tokens[0], "the last token": atlas.key_tokens[-1]}
+    names = [
+        f"{place} ({shortened(ends[place].translate(CONTROL), 12)})" if place in ends else place
+        for place in PLACES
+    ]
+    of = [(layer, head) for layer, n in enumerate(kept.heads) for head in range(n)]
+    roles = [
+        HeadRole(of[row][0], of[row][1], names[i], float(kept.goes[row, i]))
+        for row, i in np.argwhere(kept.goes >= _HEAD)
+    ]
+    shares = dict(zip(names, kept.goes.mean(axis=0).tolist(), strict=True))
+    return shares, tuple(sorted(roles, key=lambda r: (-r.share, r.layer, r.head)))
 
 
 def _counts(record: HeadRecord) -> tuple[int, int]:
@@ -328,7 +381,7 @@ def percent(share: float) -> str:
     return "over 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
 
 
-def _head(named: HeadShare | HeadRank) -> str:
+def _head(named: HeadShare | HeadRank | HeadRole) -> str:
     return f"layer {named.layer} head {named.head}"
 
 
