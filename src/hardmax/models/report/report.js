@@ -1,4 +1,5 @@
-// Sorting, the light and dark switch, and saving figures and numbers. Plain script, no network; without it the
+// Sorting, the light and dark switch, and saving figures and numbers. Plain script, no network; without it
+// the
 // page is complete and in the order of the layers.
 (function () {
   "use strict";
@@ -45,7 +46,8 @@
   });
   unfold();
 
-  // What scrolls says so -------------------------------------------------------------------------------------
+  // What scrolls says so
+  // -------------------------------------------------------------------------------------
   var boxes = Array.prototype.slice.call(document.querySelectorAll(".wide, .routes"));
   function hidden(box) {
     box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
@@ -114,7 +116,8 @@
     button.addEventListener("click", function () {
       var what = button.getAttribute("data-save");
       if (what === "csv") { save("heads.csv", "text/csv;charset=utf-8", data.csv); return; }
-      if (what === "json") { save("heads.json", "application/json", JSON.stringify(rowsOf(data.csv), null, 1)); return; }
+      if (what === "json") { save("heads.json", "application/json", JSON.stringify(rowsOf(data.csv), null,
+        1)); return; }
       var drawing = document.getElementById(what).querySelector("svg").cloneNode(true);
       var box = drawing.getAttribute("viewBox").split(" ");
       drawing.setAttribute("xmlns", "http://www.w3.org/2000/svg");

@@ -1,7 +1,9 @@
-// Who reads whom, computed from what the page keeps of the attention (kept_attention.py). Nothing here touches
+// Who reads whom, computed from what the page keeps of the attention (kept_attention.py). Nothing here
+// touches
 // the page, so that the same functions can be run and checked outside of a browser.
 //
-// A place is a column (how many layers were passed, 0 to depth) and a token. A token of column c + 1 reads, in
+// A place is a column (how many layers were passed, 0 to depth) and a token. A token of column c + 1
+// reads, in
 // layer c, some keys of column c, and keeps what it has.
 var Routes = (function () {
   "use strict";
@@ -28,8 +30,10 @@ var Routes = (function () {
     return {
       heads: data.heads, starts: starts, rows: total, depth: data.heads.length,
       nKeys: data.nKeys, nQueries: data.nQueries, kept: data.kept, stops: data.stops, tops: data.tops,
-      order: numbers(data.order, data.wide), roots: bytes(data.roots), masses: numbers(data.masses, data.wide),
-      odd: odd, readable: data.readable, present: data.present === null ? null : bytes(data.present), masks: data.masks,
+      order: numbers(data.order, data.wide), roots: bytes(data.roots), masses: numbers(data.masses,
+        data.wide),
+      odd: odd, readable: data.readable, present: data.present === null ? null : bytes(data.present),
+        masks: data.masks,
       columns: data.columns, scores: bytes(data.scores), low: data.low, step: data.step,
       margins: bytes(data.margins), marginStep: data.marginStep, cut: data.cut
     };
@@ -167,7 +171,8 @@ var Routes = (function () {
   // The power diagram of a head on the plane through the queries of three tokens, and all queries in it.
   //
   // Scores on the plane are affine combinations of the three rows of scores. Distances are root mean squares
-  // of differences of scores, so a token stands where its scores are matched best. Keys and masks are those of
+  // of differences of scores, so a token stands where its scores are matched best. Keys and masks are
+  // those of
   // the token of the three that may read most. Null where the three lie on a line.
   function diagram(m, layer, head, three) {
     var row = m.starts[layer] + head, readable = m.readable[layer];

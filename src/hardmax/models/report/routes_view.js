@@ -1,4 +1,5 @@
-// The section "Who reads whom": the text once per layer with lines to what is read, a slider for what counts as
+// The section "Who reads whom": the text once per layer with lines to what is read, a slider for what
+// counts as
 // read, and a panel for one head. All words are set as text, never as markup.
 (function () {
   "use strict";
@@ -23,10 +24,12 @@
     return found;
   }
   function visible(word) {
-    var shown = word.replace(/[\u0000-\u001f]/g, function (c) { return String.fromCharCode(0x2400 + c.charCodeAt(0)); });
+    var shown = word.replace(/[\u0000-\u001f]/g, function (c) { return String.fromCharCode(0x2400 +
+      c.charCodeAt(0)); });
     return shown.trim() === "" ? "␣" : shown;
   }
-  function short(word, n) { word = visible(word); return word.length <= n ? word : word.slice(0, n - 1) + "…"; }
+  function short(word, n) { word = visible(word); return word.length <= n ? word : word.slice(0, n - 1) +
+    "…"; }
   // a colour of the sheet as the browser computes it for light or dark
   var probe = make("span", { hidden: "" });
   app.appendChild(probe);
@@ -48,7 +51,8 @@
   }
   function enter(buttons, one) { buttons.forEach(function (b) { b.tabIndex = b === one ? 0 : -1; }); }
 
-  // The text, once per layer ----------------------------------------------------------------------------------
+  // The text, once per layer
+  // ----------------------------------------------------------------------------------
 
   var stage = byId("routes-stage"), canvas = byId("routes-lines"), places = [];
   var wide = WIDE * m.depth + LABEL, tall = TOP + ROW * m.nQueries;
@@ -60,7 +64,8 @@
     stage.appendChild(head);
     for (var t = 0; t < m.nQueries; t++) {
       var button = make("button", { type: "button", "class": "place", "data-column": c, "data-token": t,
-        "aria-pressed": "false", title: visible(words[t]) + ", position " + t + ", " + columnName(c) }, short(words[t], 11));
+        "aria-pressed": "false", title: visible(words[t]) + ", position " + t + ", " + columnName(c) },
+          short(words[t], 11));
       button.style.left = WIDE * c + "px";
       button.style.top = TOP + ROW * t + "px";
       stage.appendChild(button);
@@ -101,7 +106,8 @@
         if (!on[c + 1][t]) { continue; }
         if (on[c][t]) { lines.push({ c: c, t: t, s: t, p: 0, kind: "own" }); }
         table[c][t].forEach(function (one) {
-          if (on[c][one.key]) { lines.push({ c: c, t: t, s: one.key, p: one.p, head: one.head, kind: kind }); }
+          if (on[c][one.key]) { lines.push({ c: c, t: t, s: one.key, p: one.p, head: one.head, kind: kind });
+            }
         });
       }
     }
@@ -138,7 +144,8 @@
     });
   }
 
-  // What the picture shows, in words ---------------------------------------------------------------------------
+  // What the picture shows, in words
+  // ---------------------------------------------------------------------------
 
   var MOST = 3;
   function say(found) {
@@ -148,10 +155,12 @@
     var first = "Under " + rule + ", " + name + " " + where;
     first += chosen.column === 0 ? "" : " can hold something of " + known + " of " + m.nKeys + " positions";
     if (chosen.column < m.depth) {
-      first += (chosen.column === 0 ? "" : ", and") + (found.reaches ? " can reach " : " cannot reach ") + end + " at the end";
+      first += (chosen.column === 0 ? "" : ", and") + (found.reaches ? " can reach " : " cannot reach ") +
+        end + " at the end";
     }
     if (m.cut[chosen.stop] > 0) {
-      first += ". For " + percent(m.cut[chosen.stop]) + " of the queries this rule reads more than the " + m.kept +
+      first += ". For " + percent(m.cut[chosen.stop]) + " of the queries this rule reads more than the " +
+        m.kept +
         " keys that are kept, and only these are followed";
     }
     byId("routes-said").textContent = first + ".";
@@ -162,7 +171,8 @@
       here.sort(function (a, b) { return b.p - a.p; });
       if (!here.length) { continue; }
       var parts = here.slice(0, MOST).map(function (one) {
-        return short(words[one.t], 16) + " reads " + short(keyWords[one.s], 16) + " (" + one.p.toFixed(2) + ", head " + one.head + ")";
+        return short(words[one.t], 16) + " reads " + short(keyWords[one.s], 16) + " (" + one.p.toFixed(2) +
+          ", head " + one.head + ")";
       });
       var more = here.length > MOST ? ", and " + (here.length - MOST) + " weaker" : "";
       var item = make("li", { "class": here[0].kind });
@@ -176,7 +186,8 @@
   }
   function percent(share) { return share > 0 && share < 0.01 ? "under 1 %" : Math.round(100 * share) + " %"; }
 
-  // The slider -------------------------------------------------------------------------------------------------
+  // The slider
+  // -------------------------------------------------------------------------------------------------
 
   var slider = byId("rule");
   slider.max = m.stops.length - 1;
@@ -189,7 +200,8 @@
   slider.addEventListener("input", rule);
   byId("one-head").addEventListener("change", show);
 
-  // Heads ------------------------------------------------------------------------------------------------------
+  // Heads
+  // ------------------------------------------------------------------------------------------------------
 
   var grid = byId("heads-grid"), headButtons = [], across = Math.max.apply(null, m.heads);
   grid.style.gridTemplateColumns = "auto repeat(" + across + ", minmax(1.2rem, 2.2rem))";
@@ -198,9 +210,12 @@
     for (var h = 0; h < across; h++) {
       if (h >= n) { grid.appendChild(make("span")); continue; }
       var hard = data.hardness[layer][h];
-      var level = hard === null ? 0 : [0.1, 0.25, 0.5, 0.75, 0.9].filter(function (edge) { return hard >= edge; }).length;
-      var label = "layer " + layer + ", head " + h + (hard === null ? "" : ", median top probability " + hard.toFixed(2));
-      var one = make("button", { type: "button", "class": "head-button k" + level, "data-layer": layer, "data-head": h,
+      var level = hard === null ? 0 : [0.1, 0.25, 0.5, 0.75, 0.9].filter(function (edge) {
+        return hard >= edge; }).length;
+      var label = "layer " + layer + ", head " + h + (hard === null ? "" : ", median top probability " +
+        hard.toFixed(2));
+      var one = make("button", { type: "button", "class": "head-button k" + level, "data-layer": layer,
+        "data-head": h,
         "aria-pressed": "false", "aria-label": label, title: label }, String(h));
       grid.appendChild(one);
       headButtons.push(one);
@@ -227,15 +242,18 @@
     drawMargins(row);
     chooseThree(row);
     drawDiagram();
-    var found = Routes.reads(m, chosen.layer, chosen.token, chosen.stop, chosen.head).slice(0, 5).map(function (one) {
+    var found = Routes.reads(m, chosen.layer, chosen.token, chosen.stop, chosen.head).slice(0,
+      5).map(function (one) {
       return short(keyWords[one.key], 16) + " (" + one.p.toFixed(2) + ")";
     });
     var name = visible(words[chosen.token]);
-    byId("head-said").textContent = found.length ? name + " reads " + found.join(", ") + " here, under " + m.stops[chosen.stop] + "."
+    byId("head-said").textContent = found.length ? name + " reads " + found.join(", ") + " here, under " +
+      m.stops[chosen.stop] + "."
       : name + " may read nothing in this layer.";
   }
 
-  // The attention pattern ---------------------------------------------------------------------------------------
+  // The attention pattern
+  // ---------------------------------------------------------------------------------------
 
   var pattern = byId("pattern"), cell = 0, left = 0, above = 0, patternRow = 0;
   function drawPattern(row) {
@@ -259,7 +277,8 @@
         var p = Routes.probability(m, row, t, i);
         if (p === 0) { break; }
         pen.globalAlpha = Math.sqrt(p);
-        pen.fillRect(left + cell * m.order[(row * m.nQueries + t) * m.kept + i], above + cell * t, cell, cell);
+        pen.fillRect(left + cell * m.order[(row * m.nQueries + t) * m.kept + i], above + cell * t, cell,
+          cell);
       }
     }
     pen.globalAlpha = 1;
@@ -284,16 +303,20 @@
   }
   pattern.addEventListener("mousemove", function (event) {
     var box = pattern.getBoundingClientRect();
-    var key = Math.floor((event.clientX - box.left - left) / cell), query = Math.floor((event.clientY - box.top - above) / cell);
+    var key = Math.floor((event.clientX - box.left - left) / cell),
+      query = Math.floor((event.clientY - box.top - above) / cell);
     if (key < 0 || query < 0 || key >= m.nKeys || query >= m.nQueries) { return; }
     var words_ = visible(words[query]) + " reads " + visible(keyWords[key]) + ": ", found = null;
     for (var i = 0; i < m.kept; i++) {
-      if (m.order[(patternRow * m.nQueries + query) * m.kept + i] === key) { found = Routes.probability(m, patternRow, query, i); }
+      if (m.order[(patternRow * m.nQueries + query) * m.kept + i] === key) { found = Routes.probability(m,
+        patternRow, query, i); }
     }
-    byId("pattern-said").textContent = words_ + (found === null ? "less than its " + m.kept + " strongest keys, not kept." : found.toFixed(3) + ".");
+    byId("pattern-said").textContent = words_ + (found === null ? "less than its " + m.kept +
+      " strongest keys, not kept." : found.toFixed(3) + ".");
   });
 
-  // Margins -----------------------------------------------------------------------------------------------------
+  // Margins
+  // -----------------------------------------------------------------------------------------------------
 
   function drawMargins(row) {
     var box = byId("margins-of-head"), values = [], top = 1;
@@ -305,16 +328,20 @@
     box.textContent = "";
     var known = values.filter(function (v) { return v !== null; }).sort(function (a, b) { return a - b; });
     byId("margins-said").textContent = known.length
-      ? "The winning key leads by " + known[Math.floor((known.length - 1) / 2)].toFixed(1) + " temperatures in the median, by " +
-        known[0].toFixed(1) + " to " + known[known.length - 1].toFixed(1) + (known[known.length - 1] >= 25.35 ? " or more" : "") + "."
+      ? "The winning key leads by " + known[Math.floor((known.length - 1) / 2)].toFixed(1) +
+        " temperatures in the median, by " +
+        known[0].toFixed(1) + " to " + known[known.length - 1].toFixed(1) + (known[known.length - 1] >= 25.35
+          ? " or more" : "") + "."
       : "Margins of this head were not measured.";
     if (!known.length) { return; }
     var left = 26, bottom = 120, step = Math.min(14, 330 / m.nQueries);
-    var svg = draw("svg", { viewBox: "0 0 360 140", role: "img", "aria-label": "Margin of the winning key, token by token", "class": "drawing" });
+    var svg = draw("svg", { viewBox: "0 0 360 140", role: "img",
+      "aria-label": "Margin of the winning key, token by token", "class": "drawing" });
     [0, top / 2, top].forEach(function (v) {
       var y = bottom - 104 * v / top;
       svg.appendChild(draw("line", { x1: left, x2: 358, y1: y, y2: y, "class": "grid" }));
-      svg.appendChild(draw("text", { x: left - 4, y: y + 3, "class": "tick", "text-anchor": "end" }, v.toFixed(v && v < 10 ? 1 : 0)));
+      svg.appendChild(draw("text", { x: left - 4, y: y + 3, "class": "tick", "text-anchor": "end" },
+        v.toFixed(v && v < 10 ? 1 : 0)));
     });
     values.forEach(function (v, t) {
       if (v === null) { return; }
@@ -323,15 +350,18 @@
       bar.appendChild(draw("title", {}, visible(words[t]) + ": " + v.toFixed(1)));
       svg.appendChild(bar);
     });
-    svg.appendChild(draw("text", { x: left, y: 136, "class": "key" }, "tokens in order; the chosen one is orange"));
+    svg.appendChild(draw("text", { x: left, y: 136, "class": "key" },
+      "tokens in order; the chosen one is orange"));
     box.appendChild(svg);
   }
 
-  // The power diagram ---------------------------------------------------------------------------------------------
+  // The power diagram
+  // ---------------------------------------------------------------------------------------------
 
   var selects = ["three-0", "three-1", "three-2"].map(byId);
   selects.forEach(function (select, i) {
-    for (var t = 0; t < m.nQueries; t++) { select.appendChild(make("option", { value: t }, t + ": " + short(words[t], 20))); }
+    for (var t = 0; t < m.nQueries; t++) { select.appendChild(make("option", { value: t }, t + ": " +
+      short(words[t], 20))); }
     select.addEventListener("change", function () {
       chosen.three[i] = Number(select.value);
       drawDiagram();
@@ -375,47 +405,63 @@
     found.cells.forEach(function (one) {
       var share = (wins[one.key] || 0) / asked;
       var level = share === 0 ? 0 : share < 0.25 ? 1 : 2; // light ones, so that dots stand out
-      var corners = one.polygon.map(function (p) { return place(p).map(function (v) { return v.toFixed(1); }).join(","); });
+      var corners = one.polygon.map(function (p) { return place(p).map(function (v) { return v.toFixed(1);
+        }).join(","); });
       var cellShape = draw("polygon", { points: corners.join(" "), "class": "heat-" + level + " wall" });
-      cellShape.appendChild(draw("title", {}, "Here " + visible(keyWords[one.key]) + " (position " + one.key + ") wins; it wins " +
+      cellShape.appendChild(draw("title", {}, "Here " + visible(keyWords[one.key]) + " (position " +
+        one.key + ") wins; it wins " +
         (wins[one.key] || 0) + " of " + asked + " queries"));
       svg.appendChild(cellShape);
-      var middle = [0, 0], xs = one.polygon.map(function (p) { return place(p)[0]; }), ys = one.polygon.map(function (p) { return place(p)[1]; });
-      one.polygon.forEach(function (p) { var at = place(p); middle[0] += at[0] / one.polygon.length; middle[1] += at[1] / one.polygon.length; });
+      var middle = [0, 0], xs = one.polygon.map(function (p) { return place(p)[0]; }),
+        ys = one.polygon.map(function (p) { return place(p)[1]; });
+      one.polygon.forEach(function (p) { var at = place(p); middle[0] += at[0] / one.polygon.length;
+        middle[1] += at[1] / one.polygon.length; });
       var word = short(keyWords[one.key], 12);
-      if (Math.max.apply(null, xs) - Math.min.apply(null, xs) > 6 * word.length && Math.max.apply(null, ys) - Math.min.apply(null, ys) > 14) {
-        svg.appendChild(draw("text", { x: middle[0], y: middle[1], "class": "on-" + level + " small", "text-anchor": "middle", "pointer-events": "none" }, word));
+      if (Math.max.apply(null, xs) - Math.min.apply(null, xs) > 6 * word.length && Math.max.apply(null,
+        ys) - Math.min.apply(null, ys) > 14) {
+        svg.appendChild(draw("text", { x: middle[0], y: middle[1], "class": "on-" + level + " small",
+          "text-anchor": "middle", "pointer-events": "none" }, word));
       }
     });
     var filled = 0, drawn = 0;
     found.places.forEach(function (p, t) {
       if (!p) { return; }
       var at = place(p), three = chosen.three.indexOf(t) >= 0;
-      var dot = draw("circle", { cx: at[0], cy: at[1], r: three ? 4 : 2.6, "class": found.holds[t] ? "token" : "token hollow" });
-      dot.appendChild(draw("title", {}, visible(words[t]) + ", position " + t + (found.holds[t] ? "" : ": its own key does not win here")));
+      var dot = draw("circle", { cx: at[0], cy: at[1], r: three ? 4 : 2.6, "class": found.holds[t]
+        ? "token" : "token hollow" });
+      dot.appendChild(draw("title", {}, visible(words[t]) + ", position " + t + (found.holds[t]
+        ? "" : ": its own key does not win here")));
       svg.appendChild(dot);
       drawn += 1;
       filled += found.holds[t] ? 1 : 0;
       if (three) {
-        svg.appendChild(draw("text", { x: Math.min(at[0] + 6, 300), y: at[1] - 5, "class": "small halo", "pointer-events": "none" }, short(words[t], 12)));
+        svg.appendChild(draw("text", { x: Math.min(at[0] + 6, 300), y: at[1] - 5, "class": "small halo",
+          "pointer-events": "none" }, short(words[t], 12)));
       }
     });
     box.appendChild(svg);
-    var keys = found.nKeys < m.nKeys ? "the " + found.nKeys + " keys kept for this head, of " + m.nKeys + "," : "all " + m.nKeys + " keys";
-    said.textContent = found.cells.length + " cells of " + keys + " in this window. Inside a cell its key wins; darker cells win more queries of this text. " +
-      filled + " of " + drawn + " queries are filled: at their place their own key wins. The others are hollow." +
+    var keys = found.nKeys < m.nKeys ? "the " + found.nKeys + " keys kept for this head, of " + m.nKeys +
+      "," : "all " + m.nKeys + " keys";
+    said.textContent = found.cells.length + " cells of " + keys +
+      " in this window. Inside a cell its key wins; tinted cells win queries of this text, strongly " +
+      "tinted ones a quarter of them or more. " +
+      filled + " of " + drawn +
+        " queries are filled: at their place their own key wins. The others are hollow." +
       (m.present === null ? "" : " Masks are those of " + visible(words[found.lead]) + ".") +
       " A token off the plane stands where the scores match its own best.";
     box.dataset.filled = filled;
     box.dataset.cells = found.cells.length;
   }
 
-  // Show all of it ------------------------------------------------------------------------------------------------
+  // Show all of it
+  // ------------------------------------------------------------------------------------------------
 
   app.hidden = false;
   rule();
   byId("routes").querySelector(".routes").scrollLeft = wide;
-  var repaint = function () { drawLines(); if (chosen.head !== null) { drawPattern(m.starts[chosen.layer] + chosen.head); } };
-  new MutationObserver(repaint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  var repaint = function () { drawLines(); if (chosen.head !== null) { drawPattern(m.starts[chosen.layer] +
+    chosen.head); } };
+  new MutationObserver(repaint).observe(document.documentElement, { attributes: true,
+    attributeFilter: ["data-theme"] });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 })();

@@ -180,7 +180,7 @@ class Verdict:
             return ""
         parts = [f"{percent(share)} to {place}" for place, share in self.goes.items()]
         rest = max(0.0, 1.0 - sum(self.goes.values()))
-        return f"Of all attention, {_listed([*parts, f'{percent(rest)} elsewhere'])}."
+        return f"Attention goes {_listed([*parts, f'{percent(rest)} elsewhere'])}."
 
     @property
     def follows(self) -> tuple[str, ...]:
@@ -208,9 +208,9 @@ class Verdict:
             ]
             found.append(f"Hardest heads: {_listed(parts)}.")
         if self.roles:
-            parts = [f"{_head(r)} {r.place} ({percent(r.share)})" for r in self.roles[:_SHOWN]]
-            more = f", and {len(self.roles) - _SHOWN} more heads" if len(self.roles) > _SHOWN else ""
-            found.append(f"Heads that mostly read one place: {_listed(parts)}{more}.")
+            parts = [f"{_head(r)} reads {r.place} ({percent(r.share)})" for r in self.roles[:_SHOWN]]
+            parts += [f"{len(self.roles) - _SHOWN} more do so"] if len(self.roles) > _SHOWN else []
+            found.append(f"Heads that mostly read one place: {_listed(parts)}.")
         if self.sinks:
             named = [(shortened(s.token.translate(CONTROL), 20), s) for s in self.sinks[:_SHOWN]]
             parts = [f"{token} at position {s.position} in {many(s.heads, 'head')}" for token, s in named]
