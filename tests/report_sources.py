@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
+import hardmax as hm
 from hardmax.models.reading.sources import CapturedLayer, QueryMap, TextReading
 
 HOSTILE = (
@@ -58,3 +61,20 @@ class ArraySource:
         for index in range(self.n_layers) if layers is None else layers:
             visit(self.layer(index))
         return TextReading(self.tokens, self.tokens, 1e-7, 2e-7, None, 0.01)
+
+
+def large_report(*, layers=12, heads=12, n_tokens=128):
+    """A report as large as that of a model of many layers: one is measured, and stands for all of them."""
+    tokens = [f"word{i}" for i in range(n_tokens)]
+    source = ArraySource(tokens, layers=layers, heads=heads, spread=1.0)
+    found = hm.report(source, "text", layers=[0])
+    one = found.atlas
+    many = range(layers)
+    rows = ("winners", "margins", "top_probabilities", "wall_distances", "can_win")
+    atlas = dataclasses.replace(
+        one,
+        heads=tuple(dataclasses.replace(r, layer=layer) for layer in many for r in one.heads),
+        slices=tuple(dataclasses.replace(piece, layer=layer) for layer in many for piece in one.slices),
+        **{name: np.tile(getattr(one, name), (layers, 1)) for name in rows},
+    )
+    return dataclasses.replace(found, atlas=atlas)

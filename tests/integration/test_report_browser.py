@@ -10,6 +10,7 @@ import pytest
 from report_sources import HOSTILE, ArraySource
 
 import hardmax as hm
+from hardmax.models.report.kept_attention import STOPS
 from hardmax.models.report.page import COLUMNS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="a browser is driven by playwright")
@@ -55,6 +56,8 @@ class Visit:
         self.page.on("dialog", lambda dialog: self.said.append(dialog.message) or dialog.dismiss())
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
+        if context.get("java_script_enabled", True):  # sections whose premise fails are collapsed
+            self.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
 
     def __enter__(self):
         return self
@@ -83,7 +86,8 @@ def test_nothing_is_loaded_nothing_complains_nothing_sticks_out(browser, folder,
         page = visit.page
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         outside = page.evaluate(
-            """width => [...document.querySelectorAll("main *")].filter(e => !e.closest(".wide, .away, svg")
+            """width => [...document.querySelectorAll("main *")].filter(
+                 e => !e.closest(".wide, .routes, .pattern-box, .away, svg")
                  && e.getBoundingClientRect().width && e.getBoundingClientRect().right > width + 1)
                  .map(e => e.tagName)""",
             width,
@@ -168,7 +172,13 @@ def test_sorting_by_keyboard(browser, folder):
 def test_everything_that_can_be_used_is_reached_by_keyboard(browser, folder):
     with Visit(browser, folder / "report.html") as visit:
         page = visit.page
-        wanted = page.locator("a, button:not([hidden]), [tabindex='0']").count()
+        page.evaluate("document.getElementById('head-panel').remove()")  # has its own test
+        focusable = "a, button, input, summary, [tabindex='0']"
+        wanted = page.evaluate(
+            """all => [...document.querySelectorAll(all)].filter(
+                 e => e.getClientRects().length && e.tabIndex >= 0).length""",
+            focusable,
+        )
         reached = set()
         for _ in range(wanted + 1):
             page.keyboard.press("Tab")
@@ -179,6 +189,146 @@ def test_everything_that_can_be_used_is_reached_by_keyboard(browser, folder):
         assert page.locator("a.skip").bounding_box()["x"] >= 0
         page.keyboard.press("Enter")
         assert page.evaluate("location.hash") == "#heads"
+
+
+# Who reads whom
+# ----------------------------------------------------------------------------------------------------------
+
+
+def chosen_place(page):
+    place = page.locator(".place[aria-pressed='true']")
+    assert place.count() == 1
+    return tuple(int(place.get_attribute(f"data-{name}")) for name in ("column", "token"))
+
+
+def painted(page):
+    """How many pixels of the picture of routes are painted."""
+    return page.evaluate(
+        """() => { const c = document.getElementById("routes-lines");
+             const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+             let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; }"""
+    )
+
+
+def test_a_click_on_a_token_shows_its_paths(browser, found, folder):
+    with Visit(browser, folder / "report.html") as visit:
+        page = visit.page
+        assert chosen_place(page) == (3, found.read_out)  # what the read-out has read
+        page.locator(".place[data-column='1'][data-token='4']").click()
+        assert chosen_place(page) == (1, 4)
+        said = page.locator("#routes-said").inner_text()
+        flow = found.flows[0]
+        assert f"something of {len(flow.known_by(4, layer=1))} of 20 positions" in said
+        reaches = bool(flow.on_the_way(found.read_out)[1, 4])
+        assert ("cannot reach" not in said) == reaches
+        marked = page.locator(".place.from[data-column='0']").evaluate_all(
+            "all => all.map(e => Number(e.dataset.token))"
+        )
+        assert tuple(marked) == flow.known_by(4, layer=1)
+        assert painted(page) > 200
+        assert page.locator("#routes-words li").count() >= 1
+        assert visit.said == []
+
+
+def test_the_slider_follows_more_keys_and_keys_move_it(browser, found, folder):
+    with Visit(browser, folder / "report.html") as visit:
+        page, counts = visit.page, []
+        slider = page.locator("#rule")
+        slider.focus()
+        for stop in STOPS:
+            assert page.locator("#rule-name").inner_text() == stop
+            assert slider.get_attribute("aria-valuetext") in (stop, None)
+            counts.append(page.locator(".place.from[data-column='2']").count())
+            page.keyboard.press("ArrowRight")
+        assert counts[: STOPS.index("mass 0.5")] == sorted(counts[: STOPS.index("mass 0.5")])
+        assert counts[0] < counts[4]  # argmax, top-8
+        assert visit.said == []
+
+
+def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, folder):
+    with Visit(browser, folder / "report.html") as visit:
+        page = visit.page
+        assert not page.locator("#head-panel").is_visible()
+        page.locator(".head-button[data-layer='2'][data-head='1']").click()
+        assert page.locator("#head-name").inner_text() == "Layer 2, head 1"
+        box = page.locator("#pattern").bounding_box()
+        assert box["width"] > 100
+        assert page.locator("#margins-of-head rect").count() == 20
+        assert page.locator("#diagram circle").count() == 20
+        cells = page.locator("#diagram polygon").count()
+        assert cells == int(page.locator("#diagram").get_attribute("data-cells")) > 1
+        filled = page.locator("#diagram circle.token:not(.hollow)").count()
+        assert f"{filled} of 20 queries are filled" in page.locator("#diagram-said").inner_text()
+        assert filled >= 3  # the three tokens of the plane
+        before = page.locator("#diagram").inner_html()
+        page.locator("#three-2").select_option("17")
+        assert page.locator("#diagram").inner_html() != before
+        page.locator("#three-2").select_option(page.locator("#three-1").input_value())
+        assert "do not span a plane" in page.locator("#diagram-said").inner_text()
+        page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 12)
+        page.locator("#pattern").hover(position={"x": box["width"] - 12, "y": box["height"] - 12})
+        assert page.locator("#pattern-said").inner_text().startswith("word19 reads word19: ")
+        shown = float(page.locator("#pattern-said").inner_text().split(": ")[1].rstrip("."))
+        [row] = [i for i, r in enumerate(found.atlas.heads) if (r.layer, r.head) == (2, 1)]
+        place = list(found.attention.order[row, 19]).index(19)
+        assert shown == pytest.approx(found.attention.probabilities[row, 19, place], abs=6e-4)
+        page.locator("#one-head").check()
+        assert visit.said == []
+
+
+def test_routes_and_heads_are_used_by_keyboard(browser, found, folder):
+    with Visit(browser, folder / "report.html") as visit:
+        page = visit.page
+        page.locator(".place[tabindex='0']").focus()
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        assert chosen_place(page) == (2, found.read_out - 1)
+        page.locator(".head-button[tabindex='0']").focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        assert page.locator("#head-name").inner_text() == "Layer 1, head 1"
+        for name in ("three-0", "three-1", "three-2", "one-head"):
+            page.locator(f"#{name}").focus()
+            assert page.evaluate("document.activeElement.id") == name
+        assert visit.said == []
+
+
+def test_what_scrolls_says_so(browser, folder):
+    with Visit(browser, folder / "report.html", viewport={"width": 390, "height": 844}) as visit:
+        table = visit.page.locator(".wide.tall")
+        assert "more-right" in table.get_attribute("class")
+        table.evaluate("box => { box.scrollLeft = box.scrollWidth; box.dispatchEvent(new Event('scroll')); }")
+        assert "more-right" not in table.get_attribute("class")
+        assert "more-right" not in visit.page.locator(".routes").get_attribute("class")  # begins at the end
+        visit.page.locator(".routes").evaluate(
+            "box => { box.scrollLeft = 0; box.dispatchEvent(new Event('scroll')); }"
+        )
+        assert "more-right" in visit.page.locator(".routes").get_attribute("class")
+
+
+def test_sections_whose_premise_fails_are_collapsed_and_open_when_asked_for(browser, found, folder):
+    with Visit(browser, folder / "report.html") as visit:
+        page = visit.page
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = false)")
+        assert not found.verdict.holds
+        assert page.locator("details").count() == 3
+        assert not page.locator("figure#slice-0").is_visible()
+        assert page.locator("#cells .why").inner_text() == found.verdict.why_collapsed
+        page.locator("nav a[href='#cells']").click()
+        page.wait_for_function("document.querySelector('#cells details').open")
+        assert page.locator("figure#slice-0").is_visible()
+
+
+def test_a_frame_of_a_notebook_shows_the_page(browser, found, tmp_path):
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><body>{found._repr_html_()}", encoding="utf-8")
+    with Visit(browser, tmp_path / "notebook.html") as visit:
+        inside = visit.page.frame_locator("iframe")
+        assert inside.locator("h1").inner_text() == "arrays"
+        inside.locator(".place[data-column='0'][data-token='0']").click()
+        assert inside.locator(".place[aria-pressed='true']").get_attribute("data-column") == "0"
+        assert visit.said == []
 
 
 def test_type_is_large_enough_on_a_telephone(browser, folder):
@@ -303,10 +453,13 @@ def test_hostile_tokens_do_nothing(browser, tmp_path):
         assert visit.asked == [(tmp_path / "report.html").as_uri()]
         assert page.title() == "<script>document.title='broken'</script>: hardmax report"
         assert page.locator("h1").inner_text() == "<script>document.title='broken'</script>"
-        assert page.locator("b, img, iframe, object").count() == 0
+        assert page.locator("b:not(#routes-words b), img, iframe, object").count() == 0
         shown = page.locator(".tokens .tok").all_inner_texts()
         assert '</script><b>"&' in shown
         page.locator("#table thead button").nth(3).click()
+        page.locator(".place").nth(0).click()
+        page.locator(".head-button").nth(0).click()
+        assert page.locator("#head-panel b, #head-panel img").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440
         drawings = sorted((tmp_path / "figures").glob("*.svg"))
         for path in drawings:

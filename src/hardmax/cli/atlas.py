@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
 _MOST_HEADS = 400
-_PLANES: dict[str, Any] = {"principal": "principal", "none": None}
+_PLANES: dict[str, Any] = {"tokens": "tokens", "principal": "principal", "none": None}
 
 
 @click.command()
@@ -32,10 +32,10 @@ _PLANES: dict[str, Any] = {"principal": "principal", "none": None}
 )
 @click.option(
     "--plane",
-    default="principal",
+    default="tokens",
     show_default=True,
-    metavar="principal|T,T,T|none",
-    help="What spans the slices: principal directions of the inputs, or three tokens.",
+    metavar="tokens|principal|T,T,T|none",
+    help="What spans the slices: three tokens that are far apart or named, or principal directions.",
 )
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per slice.")
 @out_folder("Write atlas.npz, atlas.json and heads.csv into this folder.")
@@ -175,7 +175,8 @@ def _print_slices(found: HeadAtlas) -> None:
         ]
         for piece in found.slices
     ]
-    spanned = found.slices[0].spanned_by
+    planes = {piece.spanned_by for piece in found.slices}
+    spanned = planes.pop() if len(planes) == 1 else "three tokens of each layer"
     frozen = sorted({word for piece in found.slices for word in piece.frozen})
     notes = [
         "cells: routings of all heads together around the tokens, exactly; per head: of each alone.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,7 @@ def report(
         read_out=read_out,
         influence=influence,
         rng=seed,
+        progress=sys.stderr.isatty() or None,
     )
     written = found.write(out)
     if as_json:
@@ -104,5 +106,7 @@ def _print(found: ModelReport) -> None:
             f"{flow.rule}: {flow.tokens[found.read_out]} can know {known} of {len(flow.key_tokens)} "
             "positions."
         )
-    title = f"{found.atlas.model}: {len(heads)} heads on {len(found.atlas.text_tokens)} tokens"
-    print_table(title, columns, rows, notes)
+    click.echo(f"{found.atlas.model}: {len(heads)} heads on {len(found.atlas.text_tokens)} tokens")
+    for sentence in found.verdict.sentences:
+        click.echo(f"- {sentence}")
+    print_table("every head", columns, rows, notes)

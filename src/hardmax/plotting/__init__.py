@@ -51,6 +51,7 @@ _WHOLE = {
     "CertifiedTemperature": ("temperatures.draw_certified", "a certified temperature"),
     "RouterFlips": ("atlases.draw_flips", "decisions"),
     "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
+    "TokenFlow": ("atlases.draw_routes", "a flow of tokens"),
     "LayerSlice": ("atlases.draw_slice", "a slice"),
 }
 _FIGURES = {

@@ -1,17 +1,15 @@
-"""Real models: the cells of a layer with the tokens among them, how hard every head is, and what may flip."""
+"""Real models: cells of a layer and its tokens, how hard every head is, who reads whom, and what may flip."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
-from numpy.typing import NDArray
 
 from hardmax.models.report.flow_figures import place_labels
-from hardmax.plotting.style import FILLS, INK, LINES, given_or_new, number_of, size_in_points, styled
+from hardmax.plotting.style import INK, LINES, given_or_new, number_of, size_in_points, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,9 +17,10 @@ if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas
     from hardmax.models.atlas.layer_cells import LayerSlice
     from hardmax.models.atlas.router_flips import RouterFlips
+    from hardmax.models.influence.routing_flow import TokenFlow
 
 _MAX_LABELS = 40  # beyond this, words would cover the picture
-_NEAR = 0.05  # a token this close to the plane, relative to the picture, counts as on it
+_MAX_ROUTES = 80  # tokens of a text whose names fit beside its routes
 
 
 def draw_slice(
@@ -33,9 +32,8 @@ def draw_slice(
 ) -> Axes:
     """Draw the exact cells of all heads of a layer on a plane of inputs, and where the tokens are.
 
-    Cells with different colours have different routings; up to six heads, a wall has the colour of the head
-    whose routing changes there. A token on the plane is a full dot, one off it a hollow dot at its nearest
-    point.
+    Walls are coloured by head. A token is a full dot where the routing at its place
+    in the plane is its own in every head; others are hollow dots at their nearest point.
 
     Parameters
     ----------
@@ -45,21 +43,21 @@ def draw_slice(
     title : str, optional
         By default the layer and the number of cells.
     """
-    colours = np.zeros(piece.n_cells, dtype=np.int64)
-    for column in piece.routings.T:  # across a wall one rank changes, and the colour with it
-        colours += np.unique(column, return_inverse=True)[1].ravel()
     with styled():
         ax = given_or_new(ax, 5.4, 5.0)
-        ax.add_collection(
-            PolyCollection(
-                piece.polygons,
-                facecolors=[FILLS[c % len(FILLS)] for c in colours],
-                edgecolors=INK,
-                linewidths=0.25 if piece.n_cells > 150 else 0.6,
+        ax.add_collection(PolyCollection(piece.polygons, facecolors="white", edgecolors="none"))
+        for number, head in enumerate(piece.heads):
+            walls = LineCollection(
+                list(piece.walls(number)),
+                colors=LINES[head % len(LINES)],
+                linestyles=("-", (0, (4, 2)))[head // len(LINES) % 2],
+                linewidths=0.9,
+                label=f"head {head}",
             )
-        )
-        off = piece.token_distances > _NEAR * float(np.linalg.norm(piece.high - piece.low))
-        for which, face in ((off, "none"), (~off, INK)):
+            ax.add_collection(walls)
+        if 1 < len(piece.heads) <= 2 * len(LINES):
+            ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=7.5)
+        for which, face in ((~piece.holds, "none"), (piece.holds, INK)):
             x, y = piece.token_places[which].T
             ax.scatter(x, y, s=16, facecolors=face, edgecolors=INK, linewidths=0.9)
         cells, heads = number_of(piece.n_cells, "cell"), number_of(len(piece.heads), "head")
@@ -74,33 +72,9 @@ def draw_slice(
         )
         ax.set_aspect("equal")
         ax.locator_params(nbins=5)
-        if 1 < len(piece.heads) <= len(LINES):
-            _draw_walls(ax, piece)
         if tokens is not None and len(tokens) <= _MAX_LABELS:
             _name_tokens(ax, piece, tokens)
     return ax
-
-
-def _draw_walls(ax: Axes, piece: LayerSlice) -> None:
-    """Draw over every edge between two cells in the colour of the head that changes there."""
-    grain = 1e-7 * float((piece.high - piece.low).max())
-    edges: dict[frozenset[tuple[int, ...]], list[tuple[int, NDArray[np.float64]]]] = {}
-    for i, corners in enumerate(piece.polygons):
-        names = [tuple(corner) for corner in np.rint(corners / grain).astype(np.int64).tolist()]
-        for a, b in pairwise([*range(len(corners)), 0]):
-            edges.setdefault(frozenset((names[a], names[b])), []).append((i, corners[[a, b]]))
-    walls: list[list[NDArray[np.float64]]] = [[] for _ in piece.heads]
-    for sides in edges.values():
-        if len(sides) == 2:
-            (i, ends), (j, _) = sides
-            changed = np.flatnonzero(piece.routings[i] != piece.routings[j])
-            if len(changed) == 1:  # where two heads change at once the edge stays black
-                walls[changed[0]].append(ends)
-    width = 0.8 if piece.n_cells > 150 else 1.6
-    for h, colour, lines in zip(piece.heads, LINES, walls, strict=False):
-        ax.add_collection(LineCollection(lines, colors=colour, linewidths=width), autolim=False)
-        ax.plot([], [], color=colour, linewidth=1.6, label=f"wall of head {h}")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=3, frameon=False)
 
 
 def _name_tokens(ax: Axes, piece: LayerSlice, tokens: Sequence[str]) -> None:
@@ -147,6 +121,59 @@ def draw_atlas(atlas: HeadAtlas, *, ax: Axes | None = None) -> Axes:
         )
         if ax.figure is not None:
             ax.figure.colorbar(image, ax=ax, shrink=0.9)
+    return ax
+
+
+def draw_routes(flow: TokenFlow, *, position: int = -1, ax: Axes | None = None) -> Axes:
+    """Draw who reads whom: the text once per layer, a line from every token to what it reads.
+
+    Lines and tokens on the way to the token at ``position`` are dark, the others pale.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> flow = hm.models.token_flow(hm.models.bundled_source())
+    >>> axes = draw_routes(flow)
+    >>> axes.get_title()
+    'argmax: CLS can know 6 of 15 positions'
+    """
+    live, routes = flow.on_the_way(position), flow.routes
+    n, depth = len(flow.tokens), flow.n_layers
+    with styled():
+        ax = given_or_new(ax, 1.6 + 1.25 * depth, 1.2 + 0.17 * max(n, 8))
+        for strong in (False, True):
+            lines, kept = [], []
+            for layer in range(depth):
+                on = live[layer + 1]
+                lines += [
+                    [(layer + 1, t), (layer, s)] for t, s in np.argwhere(routes[layer]) if on[t] == strong
+                ]
+                kept += [[(layer + 1, t), (layer, t)] for t in range(n) if on[t] == strong]
+            for segments, colour in ((kept, INK), (lines, LINES[0])):
+                ax.add_collection(
+                    LineCollection(segments, colors=colour, linewidths=0.8, alpha=0.75 if strong else 0.1)
+                )
+        for layer in range(depth + 1):
+            ax.scatter(
+                np.full(n, layer),
+                range(n),
+                s=9,
+                zorder=3,
+                color=[INK if on else "#C9CED3" for on in live[layer]],
+            )
+        words = flow.tokens if n <= _MAX_ROUTES else ["" if t % 10 else str(t) for t in range(n)]
+        ax.set(
+            xlim=(-0.2, depth + 0.2),
+            ylim=(n - 0.5, -0.5),
+            xticks=range(depth + 1),
+            xticklabels=["input", *(f"layer {layer}" for layer in range(depth))],
+            yticks=range(n),
+            yticklabels=words,
+            title=f"{flow.rule}: {flow.tokens[position]} can know {len(flow.known_by(position))} of "
+            f"{number_of(len(flow.key_tokens), 'position')}",
+        )
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
     return ax
 
 

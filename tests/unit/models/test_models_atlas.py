@@ -267,7 +267,7 @@ def test_tables_for_people(command) -> None:
     assert "arrays (made up) on 7 tokens" in printed
     assert "7/7 at 6" in printed or "6/7 at 6" in printed
     assert "times the model's plain forward pass" in printed
-    assert "Cells on the plane of principal directions" in printed
+    assert "Cells on the plane of three tokens of each layer" in printed
 
 
 def test_without_a_model_the_one_that_comes_along_is_read(tmp_path, monkeypatch) -> None:
@@ -356,13 +356,18 @@ def test_pictures_show_every_cell_token_and_head(atlas: hm.models.HeadAtlas) -> 
 
     piece = atlas.slices[0]
     axes = draw_slice(piece, tokens=atlas.text_tokens)
-    [cells] = [found for found in axes.collections if len(found.get_paths()) == piece.n_cells]
-    assert len({tuple(colour) for colour in cells.get_facecolors()}) > 1
-    dots = np.concatenate([found.get_offsets() for found in axes.collections if found is not cells])
+    assert any(len(found.get_paths()) == piece.n_cells for found in axes.collections)
+    walls = [found for found in axes.collections if found.get_label().startswith("head ")]
+    assert [len(found.get_segments()) for found in walls] == [len(piece.walls(i)) for i in range(4)]
+    assert len({tuple(found.get_colors()[0]) for found in walls}) == 4  # one colour per head
+    assert piece.holds.sum() >= 3  # the tokens that span the plane
+    hollow, full = axes.collections[-2:]
+    assert (len(hollow.get_offsets()), len(full.get_offsets())) == ((~piece.holds).sum(), piece.holds.sum())
+    dots = np.concatenate([hollow.get_offsets(), full.get_offsets()])
     np.testing.assert_allclose(np.sort(dots, axis=0), np.sort(piece.token_places, axis=0))
     assert [text.get_text() for text in axes.texts] == list(atlas.text_tokens)
     assert f"{piece.n_cells} cells of 4 heads" in axes.get_title()
-    assert piece.plot().get_xlabel() == "first principal direction"
+    assert piece.plot().get_xlabel() == f"plane of {piece.spanned_by}"
     [image] = atlas.plot().images
     assert image.get_array().shape == (2, 4)
     assert image.get_array()[1, 2] == atlas.of_layer(1)[2].top_probability

@@ -255,12 +255,13 @@ def test_a_wrong_routing_is_caught() -> None:
     layer = random_layer(4)
     plane = principal_plane(layer.inputs)
     found = layer_slice(layer, plane)
-    check = layer_cells._Floats(layer, (0, 1), found.position, layer.query_map(0), plane)
-    assert check.confirmed(found.witnesses, found.routings) == found.n_cells
+    check = layer_cells._Floats(layer, (0, 1), found.position, layer.query_map(0))
+    points = plane.origin + found.witnesses @ plane.directions
+    assert check.confirmed(points, found.routings) == found.n_cells
     wrong = found.routings.copy()
     wrong[0, 1] = (wrong[0, 1] + 1) % layer.n_keys
     with pytest.raises(CertificateError, match="float scores at its witness"):
-        check.confirmed(found.witnesses, wrong)
+        check.confirmed(points, wrong)
 
 
 def test_a_point_on_a_wall_confirms_nothing() -> None:
@@ -270,8 +271,7 @@ def test_a_point_on_a_wall_confirms_nothing() -> None:
     layer = CapturedLayer(
         0, x, x[None], keys, keys, np.ones((3, 2), dtype=bool), 1.0, query_map=lambda t: same
     )
-    plane = layer_cells.Plane(np.zeros(2), np.eye(2), "axes")
-    check = layer_cells._Floats(layer, (0,), 0, same, plane)
+    check = layer_cells._Floats(layer, (0,), 0, same)
     places = np.array([[0.5, 3.0], [0.0, 3.0], [-0.5, 3.0]])
     assert check.confirmed(places, np.array([[0], [1], [1]])) == 2
 

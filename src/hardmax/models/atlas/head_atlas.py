@@ -28,7 +28,14 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.models.atlas.head_measures import QueryMeasures, key_usage, measure_queries
-from hardmax.models.atlas.layer_cells import LayerSlice, Plane, layer_slice, plane_through, principal_plane
+from hardmax.models.atlas.layer_cells import (
+    LayerSlice,
+    Plane,
+    far_tokens_plane,
+    layer_slice,
+    plane_through,
+    principal_plane,
+)
 from hardmax.models.atlas.reachable_keys import KeysThatCanWin, keys_that_can_win, read_keys
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import (
@@ -317,7 +324,7 @@ def head_atlas(
     layers: Iterable[int] | None = None,
     heads: Iterable[int] | None = None,
     positions: Iterable[int] | None = None,
-    plane: str | Sequence[int] | None = "principal",
+    plane: str | Sequence[int] | None = "tokens",
     time_limit: float | None = 60.0,
     sink_factor: float = 4.0,
     progress: bool | Progress | None = None,
@@ -340,9 +347,9 @@ def head_atlas(
     positions : iterable of int, optional
         For masks, biases and rotations that depend on the query: keys that can win and slices are asked for
         at each of these; ``heads`` holds the last of them. By default the last query that reads anything.
-    plane : {"principal", None} or three tokens
-        What spans the slices: principal directions of the layer's inputs, or the inputs of three tokens;
-        ``None`` leaves slices out.
+    plane : {"tokens", "principal", None} or three tokens
+        What spans the slices: the inputs of three tokens, by default some that lie far apart and belong to
+        the picture, or principal directions of the layer's inputs; ``None`` leaves slices out.
     time_limit : float, optional
         Seconds per slice; a slice that needs more says ``complete=False``.
     sink_factor : float
@@ -433,7 +440,7 @@ class AtlasRecorder:
         layers: Iterable[int] | None = None,
         heads: Iterable[int] | None = None,
         positions: Iterable[int] | None = None,
-        plane: str | Sequence[int] | None = "principal",
+        plane: str | Sequence[int] | None = "tokens",
         time_limit: float | None = 60.0,
         sink_factor: float = 4.0,
         progress: Progress | None = None,
@@ -515,15 +522,17 @@ class AtlasRecorder:
         if inputs.shape[1] < 2:
             self.notes.append(f"layer {layer.index} has no slice: its inputs have one dimension.")
             return
-        try:
-            spanned: Plane = (
-                plane_through(inputs, self.plane)
-                if isinstance(self.plane, tuple)
-                else principal_plane(inputs)
-            )
-        except InvalidInputError as error:
-            raise InvalidInputError(f"layer {layer.index}: {error}") from error
         for t in places:
+            try:
+                spanned: Plane = (
+                    plane_through(inputs, self.plane)
+                    if isinstance(self.plane, tuple)
+                    else far_tokens_plane(layer, t)
+                    if self.plane == "tokens"
+                    else principal_plane(inputs)
+                )
+            except InvalidInputError as error:
+                raise InvalidInputError(f"layer {layer.index}: {error}") from error
             piece = layer_slice(layer, spanned, position=t, heads=heads, time_limit=self.time_limit)
             self.slices.append(piece)
             if piece.any_position:
@@ -535,10 +544,12 @@ class AtlasRecorder:
 
 
 def _checked_plane(plane: str | Sequence[int] | None) -> str | tuple[int, ...] | None:
-    if plane is None or plane == "principal":
+    if plane is None or plane in ("tokens", "principal"):
         return plane
     if isinstance(plane, str):
-        raise InvalidInputError(f'plane must be "principal", three tokens or None, but was {plane!r}.')
+        raise InvalidInputError(
+            f'plane must be "tokens", "principal", three tokens or None, but was {plane!r}.'
+        )
     return integers(plane, "plane")
 
 

@@ -8,12 +8,14 @@ together, the common refinement of their diagrams, are enumerated by :func:`hard
 
 The input is what the query projection receives, after the norm where one stands before it. The plane is
 spanned by three tokens or by the two principal directions of all; tokens off the plane are shown at their
-nearest point, and their distance from it is kept. Mask, biases and rotary encodings belong to one position:
-the picture is that of the query there. For other tokens it is theirs only in so far as these agree.
+nearest point, their distance from it is kept, and whether the routing there is still their own. Mask, biases
+and rotary encodings belong to one position: the picture is that of the query there. For other tokens it is
+theirs only in so far as these agree.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -108,6 +110,44 @@ def plane_through(inputs: Floats, tokens: Sequence[int]) -> Plane:
     second = second - (second @ first) * first
     directions = np.stack([first, second / np.linalg.norm(second)])
     return Plane(a, directions, f"tokens {chosen[0]}, {chosen[1]} and {chosen[2]}")
+
+
+def far_tokens_plane(layer: CapturedLayer, position: int) -> Plane:
+    """The plane through three tokens that belong to it and lie far apart.
+
+    The first is the query at ``position``, whose mask and rotation the picture has; the second is farthest
+    from it, the third from the line through both. Only tokens whose own routing holds under that mask and
+    rotation are taken, as long as there are two. Where no three tokens span a plane, it is that of
+    :func:`principal_plane`.
+
+    Examples
+    --------
+    >>> keys = np.array([[[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]]])
+    >>> x = np.array([[2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])
+    >>> same = QueryMap(np.eye(2)[None], np.zeros((1, 2)))
+    >>> layer = CapturedLayer(
+    ...     0, x, x[None], keys, keys, np.ones((3, 3), dtype=bool), 1.0, query_map=lambda t: same)
+    >>> far_tokens_plane(layer, 2).spanned_by
+    'tokens 2, 0 and 1'
+    """
+    x = np.asarray(layer.inputs, dtype=np.float64)
+    if layer.query_map is None:
+        raise InvalidInputError(
+            f"layer {layer.index} must say how its queries depend on its input, but has no query_map."
+        )
+    heads = tuple(range(layer.heads))
+    agree = _Floats(layer, heads, position, layer.query_map(position)).agreement(x)
+    own = np.flatnonzero(agree == 1.0)
+    others = own if (own != position).sum() >= 2 else np.arange(len(x))
+    away = x[others] - x[position]
+    length = np.linalg.norm(away, axis=1)
+    second = int(length.argmax())
+    along = away[second] / max(float(length[second]), 1e-300)
+    third = int(np.linalg.norm(away - np.outer(away @ along, along), axis=1).argmax())
+    try:
+        return plane_through(x, (position, int(others[second]), int(others[third])))
+    except InvalidInputError:  # all on a line
+        return principal_plane(x)
 
 
 def _completed(axes: Floats, d: int) -> Floats:
@@ -209,6 +249,34 @@ class LayerSlice(Result):
         """The cells as polygons, counterclockwise."""
         return [self.corners[a:b] for a, b in zip(self.start[:-1], self.start[1:], strict=True)]
 
+    @property
+    def spanning(self) -> tuple[int, ...]:
+        """The three tokens that span the plane; empty for principal directions."""
+        return tuple(int(t) for t in re.findall(r"\d+", self.spanned_by))
+
+    def walls(self, number: int) -> Floats:
+        """The walls of one of ``heads`` in the window, as segments (n, 2, 2).
+
+        The cells with one routing of a head form a convex polygon, its cell in the head's own diagram; walls
+        are the sides that two of them share.
+        """
+        sides: dict[tuple[tuple[float, ...], ...], Floats] = {}
+        column, corners = self.routings[:, number], self.polygons
+        unit = max(float((self.high - self.low).max()), 1e-300) * 1e-6
+        for key in np.unique(column):
+            hull = _hull(np.concatenate([corners[i] for i in np.flatnonzero(column == key)]), unit)
+            for side in np.stack([hull, np.roll(hull, -1, axis=0)], axis=1):
+                on_frame = (np.abs(side - self.low) < unit).all(0) | (np.abs(side - self.high) < unit).all(0)
+                if not on_frame.any():
+                    ends = sorted(tuple(float(v) for v in np.round(end / unit / 4)) for end in side)
+                    sides.setdefault(tuple(ends), side)
+        return np.stack(list(sides.values())) if sides else np.empty((0, 2, 2))
+
+    @property
+    def holds(self) -> NDArray[np.bool_]:
+        """Whether the routing at a token's place is the token's own in every head (Q,)."""
+        return np.asarray(self.token_agreement == 1.0)
+
     def summary(self) -> dict[str, Any]:
         """Everything but the cells themselves, in plain values."""
         left_out = ("origin", "directions", "routings", "witnesses", "corners", "start")
@@ -223,6 +291,25 @@ class LayerSlice(Result):
 
     def _table(self) -> dict[str, Any]:
         return {"head": list(self.heads), "cells": self.n_cells_per_head}
+
+
+def _hull(points: Floats, unit: float) -> Floats:
+    """The corners of the convex hull of points in the plane, counterclockwise; ``unit`` counts as nothing."""
+    order = np.lexsort((points[:, 1], points[:, 0]))
+    chains = []
+    for chain in (points[order], points[order][::-1]):
+        kept: list[Floats] = []
+        for p in chain:
+            if kept and np.abs(p - kept[-1]).max() < unit:
+                continue
+            while len(kept) > 1:
+                a, b = kept[-1] - kept[-2], p - kept[-2]
+                if a[0] * b[1] - a[1] * b[0] > unit * float(np.linalg.norm(b)):
+                    break
+                kept.pop()
+            kept.append(p)
+        chains.append(kept[:-1])
+    return np.array(chains[0] + chains[1])
 
 
 def slice_network(
@@ -319,8 +406,8 @@ def layer_slice(
     everywhere = count_cells(network, WholeSpace(2), time_limit=time_limit)
     polygons = found.polygons()
     routings = np.asarray(found.routings, dtype=np.int64)
-    check = _Floats(layer, chosen, t, asked, plane)
-    n_checked = check.confirmed(np.asarray(found.witnesses), routings)
+    check = _Floats(layer, chosen, t, asked)
+    n_checked = check.confirmed(plane.origin + np.asarray(found.witnesses) @ plane.directions, routings)
     sizes = [len(np.unique(layer.keys[layer.group(h)][layer.readable(h)[0][t]], axis=0)) for h in chosen]
     return LayerSlice(
         layer=layer.index,
@@ -335,7 +422,7 @@ def layer_slice(
         high=high,
         token_places=places,
         token_distances=distances,
-        token_agreement=check.agreement(places),
+        token_agreement=check.agreement(plane.origin + places @ plane.directions),
         n_cells=found.n_cells,
         n_cells_per_head=np.array([len(np.unique(column)) for column in routings.T], dtype=np.int64),
         n_cells_plane=everywhere.n_cells,
@@ -359,7 +446,6 @@ class _Floats:
     heads: tuple[int, ...]
     position: int
     asked: QueryMap
-    plane: Plane
 
     def _head(self, number: int) -> tuple[Floats, Floats, Floats]:
         h = self.heads[number]
@@ -388,9 +474,8 @@ class _Floats:
         wrong = wrong + 8.0 * _UNIT * np.abs(table).max(axis=1, initial=0.0)
         return np.where(present[rows], table, -np.inf), wrong
 
-    def confirmed(self, places: Floats, routings: Integers) -> int:
+    def confirmed(self, x: Floats, routings: Integers) -> int:
         """How many cells float scores at the witnesses confirm; a contradiction raises."""
-        x = self.plane.origin + places @ self.plane.directions
         sure = np.ones(len(x), dtype=np.bool_)
         each = np.arange(len(x))
         for number in range(len(self.heads)):
@@ -408,9 +493,8 @@ class _Floats:
             sure &= lead > wrong
         return int(sure.sum())
 
-    def agreement(self, places: Floats) -> Floats:
-        """For each token the share of heads whose winner at its place is its real one."""
-        x = self.plane.origin + places @ self.plane.directions
+    def agreement(self, x: Floats) -> Floats:
+        """For each token the share of heads whose winner at its point is its real one."""
         total = np.zeros(len(x))
         for number, h in enumerate(self.heads):
             here = self.scores(number, x, self.position)[0].argmax(axis=1)

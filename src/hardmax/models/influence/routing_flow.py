@@ -41,8 +41,8 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow import bitsets
 from hardmax.flow.bitsets import Words
 from hardmax.models.reading.loading import read
-from hardmax.models.reading.sources import CapturedLayer, TextReading
-from hardmax.results import Result
+from hardmax.models.reading.sources import CapturedLayer, TextReading, softmax
+from hardmax.results import Result, pictures
 
 Floats = NDArray[np.float64]
 
@@ -97,6 +97,51 @@ class RoutingRule:
         return "readable" if self.top is None else "argmax" if self.top == 1 else f"top-{self.top}"
 
 
+@dataclass(frozen=True, eq=False)
+class RankedKeys:
+    """The keys of one head in the falling order of their scores, query by query (:func:`ranked_keys`)."""
+
+    order: NDArray[np.int64]  # (Q, N): keys, the largest score first
+    first: NDArray[np.int64]  # (Q, N): how many keys have a strictly larger score
+    may: NDArray[np.bool_]  # (Q, N): whether the mask lets the key through
+    probabilities: Floats  # (Q, N): falling
+
+    def read(self, rule: RoutingRule) -> NDArray[np.bool_]:
+        """Which places of the order are read: always the first ones."""
+        if rule.mass is not None:
+            return self.may & (_mass_before(self.probabilities, self.first) < rule.mass)
+        return self.may if rule.top is None else self.may & (self.first < rule.top)
+
+    @property
+    def n_ties(self) -> int:
+        """Queries whose largest score is shared by several keys."""
+        return int(np.count_nonzero(self.may[:, 1:2] & (self.first[:, 1:2] == 0)))
+
+
+def ranked_keys(layer: CapturedLayer, head: int) -> RankedKeys:
+    """The keys of a head, ranked for every query; keys whose scores agree share a place.
+
+    Examples
+    --------
+    >>> eye = np.eye(3)[None]
+    >>> layer = CapturedLayer(0, eye[0], eye, eye, eye, np.ones((3, 3), dtype=bool), 1.0)
+    >>> ranked = ranked_keys(layer, 0)
+    >>> ranked.order[1].tolist(), ranked.first[1].tolist()
+    ([1, 0, 2], [0, 1, 1])
+    >>> ranked.read(RoutingRule.of("top-2"))[1].tolist()
+    [True, True, True]
+    """
+    scores = layer.scores(head)
+    rows = np.arange(len(scores))[:, None]
+    order = np.argsort(-scores, axis=1, kind="stable")
+    falling = scores[rows, order]
+    # the place of a key counts only keys with strictly larger scores, so that equal keys share one
+    first = np.zeros(scores.shape, dtype=np.int64)
+    first[:, 1:] = np.where(falling[:, 1:] < falling[:, :-1], np.arange(1, scores.shape[1]), 0)
+    first = np.maximum.accumulate(first, axis=1)
+    return RankedKeys(order, first, falling > -np.inf, softmax(falling))
+
+
 def fetched_keys(
     layer: CapturedLayer, rules: Sequence[RoutingRule]
 ) -> tuple[list[NDArray[np.bool_]], NDArray[np.int64]]:
@@ -106,25 +151,11 @@ def fetched_keys(
     ties = np.zeros(layer.heads, dtype=np.int64)
     rows = np.arange(shape[0])[:, None]
     for head in range(layer.heads):
-        scores = layer.scores(head)
-        order = np.argsort(-scores, axis=1, kind="stable")
-        falling = scores[rows, order]
-        # the place of a key counts only keys with strictly larger scores, so that equal keys share one
-        first = np.zeros(shape, dtype=np.int64)
-        first[:, 1:] = np.where(falling[:, 1:] < falling[:, :-1], np.arange(1, shape[1]), 0)
-        first = np.maximum.accumulate(first, axis=1)
-        may = falling > -np.inf
-        ties[head] = np.count_nonzero(may[:, 1:2] & (first[:, 1:2] == 0))
-        if any(rule.mass is not None for rule in rules):
-            before = _mass_before(layer.probabilities(head)[rows, order], first)
+        ranked = ranked_keys(layer, head)
+        ties[head] = ranked.n_ties
         for rule, keys in zip(rules, reads, strict=True):
-            chosen = may
-            if rule.mass is not None:
-                chosen = may & (before < rule.mass)
-            elif rule.top is not None:
-                chosen = may & (first < rule.top)
             at = np.zeros(shape, dtype=bool)
-            at[rows, order] = chosen
+            at[rows, ranked.order] = ranked.read(rule)
             keys |= at
     return reads, ties
 
@@ -154,7 +185,7 @@ class FlowRecorder:
         if not self.rules:
             raise InvalidInputError("rules must name at least one rule, but was empty; try ['argmax'].")
         self._known: list[list[NDArray[np.bool_]]] = [[] for _ in self.rules]
-        self._read: list[list[float]] = [[] for _ in self.rules]
+        self._read: list[list[NDArray[np.bool_]]] = [[] for _ in self.rules]
         self._ties: list[int] = []
         self._heads: list[int] = []
 
@@ -162,7 +193,7 @@ class FlowRecorder:
         """Unite what the tokens read in this layer."""
         _check_order(layer, len(self._heads))
         reads, ties = fetched_keys(layer, self.rules)
-        for known, counts, keys in zip(self._known, self._read, reads, strict=True):
+        for known, read_here, keys in zip(self._known, self._read, reads, strict=True):
             if not known:
                 known.append(np.eye(layer.n_queries, layer.n_keys, dtype=bool))
             before = known[-1]
@@ -174,7 +205,7 @@ class FlowRecorder:
             # counts of paths stay below 2**24, so float32 products of zeros and ones are exact
             fetched = keys.astype(np.float32) @ before[: keys.shape[1]].astype(np.float32) > 0.5
             known.append(before | fetched)
-            counts.append(float(keys.sum(axis=1).mean()))
+            read_here.append(keys)
         self._ties.append(int(ties.sum()))
         self._heads.append(layer.heads)
 
@@ -187,10 +218,10 @@ class FlowRecorder:
                 rule=str(rule),
                 heads=tuple(self._heads),
                 words=bitsets.packed(np.stack(known)),
-                keys_read=np.array(counts),
+                reads=bitsets.packed(np.stack(read_here)),
                 ties=np.array(self._ties, dtype=np.int64),
             )
-            for rule, known, counts in zip(self.rules, self._known, self._read, strict=True)
+            for rule, known, read_here in zip(self.rules, self._known, self._read, strict=True)
         )
 
 
@@ -211,8 +242,8 @@ class TokenFlow(Result):
         Heads per layer.
     words : uint64 array (L + 1, Q, N/64 rounded up)
         The sets after 0, 1, ..., L layers: position s is bit s mod 64 of word s div 64.
-    keys_read : array (L,)
-        How many keys a token reads per layer, all heads together, on average.
+    reads : uint64 array (L, Q, N/64 rounded up)
+        The keys that each token reads in each layer, all heads together, as bits.
     ties : int array (L,)
         Queries of a layer, over all heads, whose largest score is shared by several keys.
 
@@ -243,13 +274,23 @@ class TokenFlow(Result):
     rule: str
     heads: tuple[int, ...]
     words: Words
-    keys_read: NDArray[np.float64]
+    reads: Words
     ties: NDArray[np.int64]
 
     @property
     def n_layers(self) -> int:
         """The number of layers L."""
         return len(self.words) - 1
+
+    @property
+    def keys_read(self) -> NDArray[np.float64]:
+        """How many keys a token reads per layer, all heads together, on average (L,)."""
+        return np.asarray(bitsets.count(self.reads).mean(axis=1))
+
+    @property
+    def routes(self) -> NDArray[np.bool_]:
+        """Whether token t reads position s in a layer, by any head (L, Q, N)."""
+        return bitsets.unpacked(self.reads, len(self.key_tokens))
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -297,6 +338,39 @@ class TokenFlow(Result):
         self.known_by(position)  # the check
         column = self.sets[:, position]
         return np.where(column[-1], column.argmax(axis=0), -1).astype(np.int64)
+
+    def on_the_way(self, position: int = -1) -> NDArray[np.bool_]:
+        """From which tokens, after each layer, something can reach a token at the end (L + 1, Q).
+
+        Every token keeps what it has, so a token that is read once stays on the way in all earlier layers.
+        """
+        self.known_by(position)  # the check
+        live = np.zeros((self.n_layers + 1, len(self.tokens)), dtype=bool)
+        live[-1, position] = True
+        routes, n_keys = self.routes, len(self.key_tokens)
+        for layer in range(self.n_layers, 0, -1):
+            live[layer - 1] = live[layer]
+            live[layer - 1, :n_keys] |= routes[layer - 1][live[layer]].any(axis=0)
+        return live
+
+    def plot(self, *, position: int = -1, ax: Any = None, box: Any = None) -> Any:
+        """Draw who reads whom, layer by layer, and what can reach one token (needs the extra ``plot``).
+
+        Parameters
+        ----------
+        position : int
+            The token at the end; the last by default.
+        ax : matplotlib Axes, optional
+        box
+            Must be left out: routes are drawn whole.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        if box is not None:
+            raise InvalidInputError("box belongs to pictures of the plane; routes are drawn whole.")
+        return pictures("atlases").draw_routes(self, position=position, ax=ax)
 
     def _summary(self) -> str:
         medians = ", ".join(f"{size:g}" for size in self.growth["median"])

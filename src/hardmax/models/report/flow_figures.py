@@ -47,7 +47,7 @@ _COMPARED = 0.05  # share of tokens whose sets can be compared, below which a la
 
 _EDGE, _WIDEST, _TALLEST = 1.0, WIDTH - 2.0, 400.0
 _LABELS = 60  # tokens beyond this many get a point and no name
-_FILLS = 6
+_LINES = 6  # colours of walls; the next six heads are dashed
 _VISIBLE = 0.7  # a strip narrower than this disappears under the strokes of its walls
 
 
@@ -55,7 +55,7 @@ def growth(flows: Sequence[TokenFlow], position: int) -> Figure:
     """Sizes of information sets after every layer, one curve per rule, and the read-out's own."""
     n_keys, depth = len(flows[0].key_tokens), flows[0].n_layers
     top, bottom = 26.0, 166.0
-    scale = linear_scale(0.0, float(n_keys), bottom, top)
+    scale = linear_scale(0.0, float(n_keys), bottom, top, whole=True)
     parts = y_axis(scale, LEFT, RIGHT, "positions that a token may know", top)
     inner = (RIGHT - LEFT - 24) / max(depth, 1)
     xs = [LEFT + 12 + inner * layer for layer in range(depth + 1)]
@@ -210,10 +210,9 @@ def slice_figures(atlas: HeadAtlas) -> dict[str, Figure]:
 
 
 def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figure:
-    """The cells of one slice; one colour per routing, tokens where they fall into the plane."""
-    polygons = piece.polygons
-    corners = piece.corners if polygons else piece.token_places
-    low, high = corners.min(axis=0), corners.max(axis=0)
+    """The walls of one slice, coloured by head; tokens where they fall into the plane, filled where their own
+    routing holds."""
+    low, high = piece.low, piece.high
     extent = np.where(high > low, high - low, 1.0)
     # one unit for both axes: angles and distances are true
     unit = min(_WIDEST / extent[0], _TALLEST / extent[1])
@@ -223,38 +222,86 @@ def slice_figure(piece: LayerSlice, tokens: Sequence[str], number: int) -> Figur
         moved = (points - low) * unit
         return np.column_stack([_EDGE + moved[:, 0], _EDGE + tall - moved[:, 1]])
 
-    parts = []
-    for polygon, colour in zip(polygons, _colours(piece.routings), strict=True):
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in place(polygon))
-        parts.append(element("polygon", points=points, class_=f"fill-{colour} wall"))
+    holds, polygons = piece.holds, piece.polygons
+    parts = [
+        element("polygon", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in place(polygon)), class_="own-cell")
+        for polygon in polygons
+        if _any_inside(polygon, piece.token_places[holds])
+    ]
+    items = []
+    for i, head in enumerate(piece.heads):
+        walls = piece.walls(i)
+        if not len(walls):
+            continue
+        ends = place(walls.reshape(-1, 2)).reshape(-1, 4)
+        path = "".join(f"M{_tenths(a)} {_tenths(b)}L{_tenths(c)} {_tenths(d)}" for a, b, c, d in ends)
+        style = f"line-{head % _LINES} wall-of{' dashed' if head // _LINES % 2 else ''}"
+        hover = element("title", escape(f"head {head}: {many(int(piece.n_cells_per_head[i]), 'cell')}"))
+        parts.append(element("path", hover, d=path, class_=style))
+        items.append((line(-7, 7, 0, 0, style), f"head {head}"))
     parts.append(element("rect", x=_EDGE, y=_EDGE, width=wide, height=tall, class_="frame"))
-    parts += _tokens(place(piece.token_places), tokens, wide, tall)
-    many, per_head = f"{piece.n_cells:,}", ", ".join(f"{n:,}" for n in piece.n_cells_per_head)
+    parts += _tokens(place(piece.token_places), tokens, holds, piece.spanning, wide, tall)
+    key, used = legend(items, 0, _EDGE + tall + 18, WIDTH) if items else ([], 0.0)
+    n_cells, per_head = f"{piece.n_cells:,}", ", ".join(f"{n:,}" for n in piece.n_cells_per_head)
     shown = per_head if len(per_head) <= 80 else per_head[:80].rsplit(",", 1)[0] + ", …"
+    n_thin = sum(_width(place(polygon)) < _VISIBLE for polygon in polygons)
+    thin = f" {n_thin:,} of the cells are too thin to see at this size." if n_thin else ""
+    unseen = len(piece.heads) - len(items)
+    silent = f" {many(unseen, 'head')} without a wall here." if unseen else ""
+    repeat = " Colours repeat from one dozen of heads to the next." if max(piece.heads) >= 2 * _LINES else ""
     after = ""
-    agree = piece.token_agreement[np.isfinite(piece.token_agreement)]
-    if agree.size:
-        share = f"{agree.mean():.0%}"
-        after += f" At their projections {share} of the routings are those of the tokens themselves."
     if not piece.any_position:
         token = shortened(tokens[piece.position], 20)
         after += f" Masks and positions are those of the query at position {piece.position} ({token})."
     if piece.frozen:
         after += f" Held fixed: {', '.join(piece.frozen)}."
-    n_thin = sum(_width(place(polygon)) < _VISIBLE for polygon in polygons)
-    thin = f" {n_thin:,} of the cells are too thin to see at this size." if n_thin else ""
     return Figure(
         f"slice-{number}",
-        f"Layer {piece.layer}: {many} cells in this window",
-        f"Inside a cell every head keeps its key; a wall is where one head changes it.{thin} The plane is "
-        f"that of {piece.spanned_by}; on all of it there are {piece.n_cells_plane:,} cells, and heads of "
-        f"this size could have {piece.refinement_bound:,}. Head by head in the window: {shown}. Points are "
-        f"tokens, projected.{after}".replace("%", "\u00a0%"),
-        "exact" if piece.complete else "a lower bound: time ran out before all cells were found",
-        "".join(parts),
-        _EDGE + tall + 1,
-        f"{many} polygons; cells per head: {per_head}.",
+        f"Layer {piece.layer}: {n_cells} cells in this window",
+        f"A wall is where one head changes its key; its colour names the head. Inside a cell every head "
+        f"keeps its key.{silent}{repeat}{thin} The plane is that of {_spanned(piece, tokens)}; on all of it "
+        f"there are {piece.n_cells_plane:,} cells, and heads of this size could have "
+        f"{piece.refinement_bound:,}. Head by head in the window: {shown}. Cells of filled tokens are "
+        f"tinted.{after}",
+        _how_sure(piece),
+        "".join(parts + key),
+        _EDGE + tall + (9 + used if items else 1),
+        f"{n_cells} cells; cells per head: {per_head}.",
     )
+
+
+def _tenths(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _spanned(piece: LayerSlice, tokens: Sequence[str]) -> str:
+    if not piece.spanning:
+        return piece.spanned_by
+    names = [f"{shortened(tokens[t], 16)} ({t})" for t in piece.spanning]
+    return f"the tokens {names[0]}, {names[1]} and {names[2]}"
+
+
+def _how_sure(piece: LayerSlice) -> str:
+    """What is exact in a slice and what is not, in numbers: cells and dots."""
+    cells = "cells exact" if piece.complete else "cells a lower bound: time ran out before all were found"
+    known = np.isfinite(piece.token_agreement)
+    if not known.any():
+        return cells
+    agree, n = piece.token_agreement[known], int(piece.holds.sum())
+    dots = f"dots: {n} of {int(known.sum())} tokens are filled, their own routing holds at their place"
+    if n < known.sum():
+        kept = f"{float(agree[agree < 1].mean()):.0%}".replace("%", "\u00a0%")
+        dots += f"; hollow ones are projections that keep {kept} of their routings on average"
+    return f"{cells}; {dots}"
+
+
+def _any_inside(polygon: Floats, points: Floats) -> bool:
+    """Whether a convex polygon, counterclockwise, holds one of some points."""
+    if not len(points):
+        return False
+    side = np.roll(polygon, -1, axis=0) - polygon
+    off = points[:, None] - polygon[None]
+    return bool((side[:, 0] * off[:, :, 1] - side[:, 1] * off[:, :, 0] >= 0).all(axis=1).any())
 
 
 def _width(polygon: Floats) -> float:
@@ -265,27 +312,35 @@ def _width(polygon: Floats) -> float:
     return 2 * area / around if around else 0.0
 
 
-def _colours(routings: NDArray[np.int64]) -> list[int]:
-    """A colour for every routing: the same routing has the same one, neighbours mostly differ."""
-    multipliers = 2654435761 * (2 * np.arange(routings.shape[1], dtype=np.uint64) + 1) % (1 << 32)
-    mixed = (routings.astype(np.uint64) + 1) * multipliers % (1 << 32)
-    return [int(value) for value in (mixed.sum(axis=1) // 7919) % _FILLS]
-
-
-def _tokens(places: Floats, tokens: Sequence[str], wide: float, tall: float) -> list[str]:
-    within = np.asarray((places >= _EDGE) & (places <= [_EDGE + wide, _EDGE + tall])).all(axis=1)
-    inside = [(float(places[t, 0]), float(places[t, 1]), int(t)) for t in np.flatnonzero(within)]
+def _tokens(
+    places: Floats,
+    tokens: Sequence[str],
+    holds: NDArray[np.bool_],
+    spanning: Sequence[int],
+    wide: float,
+    tall: float,
+) -> list[str]:
+    within = np.all((places >= _EDGE) & (places <= [_EDGE + wide, _EDGE + tall]), axis=1)
+    # those that belong to the picture come last, above the others, and are named first
+    inside = sorted(np.flatnonzero(within).tolist(), key=lambda t: (t in spanning, bool(holds[t]), t))
     parts = []
-    for x, y, t in inside:
-        title = element("title", escape(f"{shortened(tokens[t], 40)} (position {t})"))
-        parts.append(element("circle", title, cx=x, cy=y, r=2.3, class_="token"))
-    if len(inside) <= _LABELS:
-        room = (_EDGE + 2, _EDGE + 2, _EDGE + wide - 2, _EDGE + tall - 2)
-        words = [shortened(tokens[t], 12) for _, _, t in inside]
-        spots = place_labels([(x, y) for x, y, _ in inside], words, 9.0, room)
-        for spot, word in zip(spots, words, strict=True):
-            if spot is not None:
-                parts.append(text(spot[0], spot[1], word, class_="small halo", pointer_events="none"))
+    crowd = [t for t in inside if not holds[t]] if len(inside) > _LABELS else []
+    if crowd:  # many points are one path of dots, hollow by a smaller dot of paper in each
+        dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places[crowd].tolist())
+        parts += [element("path", d=dots, class_=f"crowd {which}") for which in ("crowd-ring", "crowd-hole")]
+    for t in (t for t in inside if t not in crowd):
+        other = "" if holds[t] else "; its own routing does not hold here"
+        title = element("title", escape(f"{shortened(tokens[t], 40)} (position {t}){other}"))
+        style = "token" if holds[t] else "token hollow"
+        x, y = places[t].tolist()
+        parts.append(element("circle", title, cx=x, cy=y, r=3.2 if t in spanning else 2.3, class_=style))
+    named = inside[::-1] if len(inside) <= _LABELS else [t for t in spanning if within[t]]
+    room = (_EDGE + 2, _EDGE + 2, _EDGE + wide - 2, _EDGE + tall - 2)
+    words = [shortened(tokens[t], 12) for t in named]
+    spots = place_labels([(float(places[t, 0]), float(places[t, 1])) for t in named], words, 9.0, room)
+    for spot, word in zip(spots, words, strict=True):
+        if spot is not None:
+            parts.append(text(spot[0], spot[1], word, class_="small halo", pointer_events="none"))
     return parts
 
 

@@ -38,8 +38,11 @@ _STEPS = (0.1, 0.25, 0.5, 0.75, 0.9)  # where the colours of a map change
 
 
 def head_figures(atlas: HeadAtlas) -> dict[str, Figure]:
-    """Every figure of the heads, by name."""
-    made = [margins(atlas), hardness_map(atlas), guarantees(atlas), keys_that_win(atlas), sinks(atlas)]
+    """Every figure of the heads that has something to show, by name."""
+    made = [margins(atlas), hardness_map(atlas)]
+    made += [guarantees(atlas)] if any(r.share_measured_10 > 0 for r in atlas.heads) else []
+    made.append(keys_that_win(atlas))
+    made += [sinks(atlas)] if any(r.sink >= 0 for r in atlas.heads) else []
     return {figure.name: figure for figure in made}
 
 
@@ -131,13 +134,17 @@ def margins(atlas: HeadAtlas) -> Figure:
 
 
 def guarantees(atlas: HeadAtlas) -> Figure:
-    """Share of queries that are hard, as measured and as guaranteed by their margins."""
+    """Share of queries that are hard, as measured and as guaranteed by their margins.
+
+    There is no panel for 1 % where no query is that close.
+    """
     heads = atlas.heads
+    panels = [p for p in (10, 1) if any(getattr(r, f"share_measured_{p}") > 0 for r in heads)]
     layers = layers_of(heads)
     top, height, gap = 26.0, 74.0, 34.0
     parts: list[str] = []
     step = (RIGHT - LEFT) / len(layers)
-    for panel, percent in enumerate((10, 1)):
+    for panel, percent in enumerate(panels):
         y0 = top + panel * (height + gap)
         scale = linear_scale(0.0, 1.0, y0 + height, y0, steps=2)
         parts += y_axis(scale, LEFT, RIGHT, f"share of queries within {percent}\u00a0% of hardmax", y0)
@@ -150,7 +157,7 @@ def guarantees(atlas: HeadAtlas) -> Figure:
             a, b = scale.place(proven), scale.place(measured)
             parts.append(line(x, x, a, b, "line-0", stroke_width=1))
             parts += [mark(x, a, hover, ring=True, r=3.8), mark(x, b, hover, r=2.4)]
-    bottom = top + 2 * height + gap
+    bottom = top + len(panels) * (height + gap) - gap
     parts += _layer_axis(heads, bottom - height, bottom)
     items = [(mark(0, 0, r=2.4), "measured"), (mark(0, 0, ring=True, r=3.8), "guaranteed by margins")]
     key, used = legend(items, LEFT, bottom + 45, RIGHT - LEFT)
@@ -158,7 +165,8 @@ def guarantees(atlas: HeadAtlas) -> Figure:
         "guarantees",
         "How many queries are hard, and how many are so for certain",
         "Mean over the heads of a layer. Open circles: queries whose margin alone proves it, by the "
-        "corrected bound of Theorem VI.1; full circles: what the probabilities say.",
+        "corrected bound of Theorem VI.1; full circles: what the probabilities say."
+        + ("" if 1 in panels else " No query is within 1\u00a0% of hardmax."),
         "measured, and bounded from below",
         "".join(parts + key),
         bottom + 40 + used,
@@ -180,8 +188,9 @@ def keys_that_win(atlas: HeadAtlas) -> Figure:
             f"{_name(record)}: {record.keys_can_win} of {record.keys_can_win_of} keys can win, "
             f"{record.keys_do_win} do"
         )
-        parts.append(line(x, x, can, do, "grid"))
-        parts += [mark(x, can, hover, ring=True, colour=1, r=r), mark(x, do, hover, r=r)]
+        title = element("title", escape(hover))
+        marks = mark(x, can, ring=True, colour=1, r=r) + mark(x, do, r=r)
+        parts.append(element("g", title + line(x, x, can, do, "grid") + marks))
     can_win = (mark(0, 0, ring=True, colour=1), "can win: their cell has interior")
     key, used = legend([can_win, (mark(0, 0), "do win here")], LEFT, bottom + 45, RIGHT - LEFT)
     return Figure(

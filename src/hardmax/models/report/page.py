@@ -34,6 +34,7 @@ from hardmax.models.report.flow_figures import (
     slice_figures,
 )
 from hardmax.models.report.head_figures import head_figures, layers_of, mean_of
+from hardmax.models.report.kept_attention import MOST_ROWS, KeptAttention, margins_of
 from hardmax.models.report.svg import CONTROL, Figure, drawing_style, figure_style, number, shortened
 from hardmax.results import strict
 
@@ -78,6 +79,7 @@ def page(report: ModelReport) -> str:
     atlas, figures = report.atlas, report.figures
     slices = [name for name in figures if name.startswith("slice-")]
     sections = {
+        **({"routes": "Who reads whom"} if report.flows else {}),
         "read": "What was read",
         "hard": "Is attention hard?",
         "winning-keys": "Which keys win?",
@@ -90,7 +92,10 @@ def page(report: ModelReport) -> str:
         "settings": "Settings and versions",
     }
     script = _resource("report.js")
-    data = {"heads": head_rows(atlas), "csv": heads_csv(atlas), "style": drawing_style()}
+    data = {"csv": heads_csv(atlas), "style": drawing_style()}
+    if report.attention is not None:
+        script = "\n".join([_resource("routes.js"), _resource("routes_view.js"), script])
+        data.update(_attention_data(report, report.attention))
     groups = [(name, len(list(columns))) for name, columns in groupby(COLUMNS, key=lambda c: c.group)]
     return _template().render(
         report=report,
@@ -104,6 +109,10 @@ def page(report: ModelReport) -> str:
         data=json_for_script(data),
         shape=_shape(atlas),
         facts=_facts(report),
+        verdict=report.verdict,
+        strongest=_strongest_reads(report),
+        rounding=_rounding(report.attention),
+        most_rows=MOST_ROWS,
         mean=lambda field: _percent(mean_of(atlas.heads, field)),
         groups=groups,
         columns=COLUMNS,
@@ -170,29 +179,79 @@ def _shape(atlas: HeadAtlas) -> str:
 
 def _facts(report: ModelReport) -> list[tuple[str, int | None, str]]:
     """The numbers at the top: what, out of how many, and what it means."""
-    heads = report.atlas.heads
-    margin = number(_median(r.margin_median for r in heads))
-    sharp = str(sum(r.top_probability >= 0.9 for r in heads))
-    can = _percent(_median(r.keys_can_win / r.keys_can_win_of for r in heads if r.keys_can_win_of > 0))
-    meant = "heads whose winner gets at least 0.9 of the probability, median over queries"
+    heads, verdict = report.atlas.heads, report.verdict
     facts: list[tuple[str, int | None, str]] = [
-        (margin, None, "median margin over heads, in units of temperature"),
-        (sharp, len(heads), meant),
-        (can, None, "of the keys of a head can win at all, median over heads"),
+        (_percent(verdict.share), None, "of the queries are within 10\u00a0% of hardmax"),
+        (str(len(verdict.described)), len(heads), "heads are so for at least half of their queries"),
+        (
+            number(_median(r.top_probability for r in heads), 2),
+            None,
+            "probability of the winning key, median",
+        ),
+        (number(_median(r.margin_median for r in heads), 2), None, "temperatures by which it leads, median"),
     ]
-    for flow in report.flows[:1]:
-        name, known = flow.tokens[report.read_out][:12], int(flow.sizes[-1, report.read_out])
-        meaning = f"positions that {name} can know at the end, by {flow.rule} routing"
-        facts.append((str(known), len(flow.key_tokens), meaning))
     return facts
+
+
+def _attention_data(report: ModelReport, kept: KeptAttention) -> dict[str, Any]:
+    """What the section on routes reads."""
+    atlas = report.atlas
+    hardness: list[list[float | None]] = [[None] * n for n in kept.heads]
+    for record in atlas.heads:
+        known = not math.isnan(record.top_probability)
+        hardness[record.layer][record.head] = round(record.top_probability, 3) if known else None
+    return {
+        "attention": kept.for_page(margins_of(kept, atlas.heads, atlas.margins)),
+        "tokens": list(atlas.text_tokens),
+        "keyTokens": list(atlas.key_tokens),
+        "readOut": report.read_out,
+        "hardness": hardness,
+    }
+
+
+def _strongest_reads(report: ModelReport) -> list[tuple[str, ...]]:
+    """What the read-out reads most, layer by layer: one row per layer with three reads at most."""
+    kept = report.attention
+    rows: list[tuple[str, ...]] = []
+    if kept is None:
+        return rows
+    for layer in range(len(kept.heads)):
+        best: dict[int, tuple[float, int]] = {}
+        for head, row in enumerate(kept.rows_of(layer)):
+            reads = zip(
+                kept.order[row, report.read_out], kept.probabilities[row, report.read_out], strict=True
+            )
+            for key, p in reads:
+                if p > best.get(int(key), (0.0, 0))[0]:
+                    best[int(key)] = (float(p), head)
+        ranked = sorted(best.items(), key=lambda item: (-item[1][0], item[0]))[:3]
+        words = [f"{shortened(report.atlas.key_tokens[k], 20)} ({p:.2f}, head {h})" for k, (p, h) in ranked]
+        if words:
+            rows.append((str(layer), words[0], ", ".join(words[1:])))
+    return rows
+
+
+def _rounding(kept: KeptAttention | None) -> dict[str, str]:
+    """How far what the page keeps is rounded, in words."""
+    if kept is None:
+        return {}
+    what = (
+        f"the {kept.n_kept} strongest of {kept.n_keys}" if kept.n_kept < kept.n_keys else f"all {kept.n_keys}"
+    )
+    scores = f"{kept.columns.shape[1]} of them" if kept.columns.shape[1] < kept.n_keys else "all of them"
+    return {
+        "probability": "square roots rounded to 1/255",
+        "score": number(float(kept.step.max()), 2),
+        "words": f"This section keeps, for every query of every head, {what} keys with probabilities whose "
+        f"square roots are rounded to 1/255, and scores against {scores}. Which keys each rule reads was "
+        "decided before rounding.",
+    }
 
 
 def _settings(report: ModelReport) -> list[tuple[str, str]]:
     atlas = report.atlas
-    forward = atlas.reading.forward_seconds
-    times = f"{number(float(atlas.seconds), 2)} s for the atlas, {number(forward, 2)} s for the forward pass"
     versions = {f"version of {key}": value for key, value in report.provenance.items()}
-    pairs = {**atlas.settings, "time": times, **versions}
+    pairs = {**atlas.settings, **versions}
     return [(str(key).replace("_", " "), _in_words(value)) for key, value in pairs.items()]
 
 
@@ -234,7 +293,7 @@ def _cell(column: Column, record: HeadRecord, names: Sequence[str]) -> Cell:
     shown = {"share": _share, "integer": "{:,.0f}".format, "number": number}[column.form](value)
     if column.field == "keys_can_win":
         shown = f"{shown}\u2009/\u2009{record.keys_can_win_of}"
-    return Cell(column.field, "" if math.isnan(value) else f"{float(value):.17g}", shown)
+    return Cell(column.field, "" if math.isnan(value) else repr(value), shown)
 
 
 def _share(value: float) -> str:
@@ -253,7 +312,7 @@ def _column_classes() -> dict[str, str]:
     """How each column looks: the first of a group has a line before it, layer and head stay in sight."""
     starts = {next(columns).field for _, columns in groupby(COLUMNS, key=lambda c: c.group)}
     pinned = {"layer": " pin pin-0", "head": " pin pin-1"}
-    return {c.field: ("first" if c.field in starts else "next") + pinned.get(c.field, "") for c in COLUMNS}
+    return {c.field: ("first" if c.field in starts else "") + pinned.get(c.field, "") for c in COLUMNS}
 
 
 def head_rows(atlas: HeadAtlas) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-// Sorting, the light and dark switch, and saving figures and numbers. Plain script, no network; without it the
+// Sorting, the light and dark switch, and saving figures and numbers. Plain script, no network; without it
+// the
 // page is complete and in the order of the layers.
 (function () {
   "use strict";
@@ -32,6 +33,31 @@
       });
     });
   }
+
+  // Sections that are collapsed open when they are asked for ------------------------------------------------
+  function unfold() {
+    var named = /^#[\w-]+$/.test(location.hash) ? document.querySelector(location.hash) : null;
+    var inside = named && named.querySelector(":scope > details");
+    if (inside) { inside.open = true; }
+  }
+  window.addEventListener("hashchange", unfold);
+  Array.prototype.forEach.call(document.querySelectorAll("nav a"), function (link) {
+    link.addEventListener("click", function () { setTimeout(unfold, 0); });
+  });
+  unfold();
+
+  // What scrolls says so
+  // -------------------------------------------------------------------------------------
+  var boxes = Array.prototype.slice.call(document.querySelectorAll(".wide, .routes"));
+  function hidden(box) {
+    box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+    box.classList.toggle("more-below", box.scrollHeight - box.clientHeight - box.scrollTop > 2);
+  }
+  boxes.forEach(function (box) {
+    box.addEventListener("scroll", function () { hidden(box); });
+    hidden(box);
+  });
+  window.addEventListener("resize", function () { boxes.forEach(hidden); });
 
   // Light and dark ------------------------------------------------------------------------------------------
   var root = document.documentElement;
@@ -69,12 +95,29 @@
     setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
   }
   var data = JSON.parse(document.getElementById("data").textContent);
+  // The table of heads as objects: what is quoted is a word, what is not a number.
+  function rowsOf(csv) {
+    var rows = [[]], field = /(?:"((?:[^"]|"")*)"|([^,\n]*))(,|\n)/g, found;
+    while ((found = field.exec(csv)) !== null) {
+      var quoted = found[1] !== undefined;
+      rows[rows.length - 1].push(quoted ? found[1].replace(/""/g, '"') : Number(found[2]));
+      if (found[3] === "\n") { rows.push([]); }
+    }
+    return rows.slice(1, -1).map(function (row) {
+      var one = {};
+      row.forEach(function (value, i) {
+        one[rows[0][i]] = value === "" && rows[0][i] !== "sink_token" ? null : value;
+      });
+      return one;
+    });
+  }
   Array.prototype.forEach.call(document.querySelectorAll("[data-save]"), function (button) {
     button.hidden = false;
     button.addEventListener("click", function () {
       var what = button.getAttribute("data-save");
       if (what === "csv") { save("heads.csv", "text/csv;charset=utf-8", data.csv); return; }
-      if (what === "json") { save("heads.json", "application/json", JSON.stringify(data.heads, null, 1)); return; }
+      if (what === "json") { save("heads.json", "application/json", JSON.stringify(rowsOf(data.csv), null,
+        1)); return; }
       var drawing = document.getElementById(what).querySelector("svg").cloneNode(true);
       var box = drawing.getAttribute("viewBox").split(" ");
       drawing.setAttribute("xmlns", "http://www.w3.org/2000/svg");

@@ -10,12 +10,13 @@ and every file appears whole or none does.
 
 from __future__ import annotations
 
+import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,8 +30,11 @@ from hardmax.models.influence.interventions import CANDIDATES, can_disturb, dist
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import CapturedLayer
+from hardmax.models.report.kept_attention import AttentionRecorder, KeptAttention
 from hardmax.models.report.page import figures_of, heads_csv, page
 from hardmax.models.report.svg import Figure
+from hardmax.models.report.verdict import Verdict, percent, verdict_of
+from hardmax.progress import shown
 from hardmax.results import Result, plain, strict
 from hardmax.storage import written_whole
 
@@ -41,7 +45,10 @@ INFLUENCE_TOKENS = 64
 """Texts up to this length have the influence of their tokens measured."""
 
 _CLASSIFICATION = ("[CLS]", "CLS", "<cls>")
-_SCHEMA = 1
+_SCHEMA = 2
+
+Progress = Callable[[str, int, int], object]
+"""Called with what is being done, how far it is, and how much there is; 0 of 0 where that is not known."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,10 +69,14 @@ class ModelReport(Result):
         Positions that the right answer depends on, where the model was trained on a known target.
     about : str
         What the model is, in a sentence, where it is known.
+    attention : KeptAttention or None
+        What the page keeps of every head; None without rules, and for a model and text that are too large.
 
     Examples
     --------
     >>> found = report(rng=1, rules=["argmax"])
+    >>> found.verdict.follows
+    ("The report's sections on argmax describe ... of 4 heads...",)
     >>> sorted(found.figures)
     ['growth', 'guarantees', 'hardness', 'keys', 'margins', 'recall', 'sinks', 'slice-0', 'slice-1']
     >>> found.html().startswith("<!doctype html>")
@@ -77,6 +88,7 @@ class ModelReport(Result):
         "atlas": HeadAtlas,
         "flows": TokenFlow,
         "influence": InfluenceReport,
+        "attention": KeptAttention,
     }
 
     atlas: HeadAtlas
@@ -86,6 +98,12 @@ class ModelReport(Result):
     d_head: int
     needed: tuple[int, ...] = ()
     about: str = ""
+    attention: KeptAttention | None = None
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """How well hardmax describes the model on this text, what follows, and what to look at first."""
+        return verdict_of(self.atlas, self.attention, self.influence)
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
@@ -96,9 +114,20 @@ class ModelReport(Result):
         """The page as text."""
         return page(self)
 
+    def _repr_html_(self) -> str:
+        # a frame of its own, without the rights of the notebook around it
+        inside = html.escape(self.html(), quote=True)
+        return (
+            f'<iframe srcdoc="{inside}" sandbox="allow-scripts allow-downloads" title="hardmax report" '
+            'style="width:100%;height:44rem;border:1px solid #d9dce0"></iframe>'
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain Python: the atlas, the flows, and the recall of influence."""
-        atlas = self.atlas.summary()
+        """Everything in plain Python: the verdict, the atlas, the flows, and the recall of influence."""
+        # times are left out: two runs on the same input write the same files
+        timed = ("provenance", "seconds", "cpu_seconds", "ratio_to_forward_pass")
+        atlas = {name: value for name, value in self.atlas.summary().items() if name not in timed}
+        atlas["reading"] = {k: v for k, v in atlas["reading"].items() if k != "forward_seconds"}
         return {
             "kind": self.kind,
             "schema": _SCHEMA,
@@ -107,7 +136,8 @@ class ModelReport(Result):
             "read_out": self.read_out,
             "needed": list(self.needed),
             "d_head": self.d_head,
-            "atlas": plain({name: value for name, value in atlas.items() if name != "provenance"}),
+            "verdict": self.verdict.to_dict(),
+            "atlas": plain(atlas),
             "flows": [
                 {
                     "rule": flow.rule,
@@ -150,15 +180,9 @@ class ModelReport(Result):
         return tuple(target / name for name in contents)
 
     def _summary(self) -> str:
-        parts = [f"{len(self.atlas.heads)} heads on {len(self.atlas.text_tokens)} tokens"]
-        if self.flows:
-            flow = self.flows[0]
-            known = len(flow.known_by(self.read_out))
-            parts.append(
-                f"{flow.tokens[self.read_out]!r} can know {known} of {len(flow.key_tokens)} positions "
-                f"({flow.rule})"
-            )
-        return f"{self.atlas.model}, {', '.join(parts)}"
+        heads, tokens = len(self.atlas.heads), len(self.atlas.text_tokens)
+        share = percent(self.verdict.share)
+        return f"{self.atlas.model}, {heads} heads on {tokens} tokens, {share} of the queries near hardmax"
 
     def _table(self) -> Any:
         return self.atlas._table()
@@ -176,6 +200,7 @@ def report(
     read_out: int | None = None,
     influence: bool | None = None,
     rng: int | np.random.Generator = 0,
+    progress: bool | Progress | None = None,
 ) -> ModelReport:
     """What both papers say about a model on a text, ready to be written as a page.
 
@@ -197,6 +222,9 @@ def report(
         default for texts of at most 64 tokens.
     rng : int or numpy Generator
         Draws the sequence of the bundled model.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being done (loading,
+        layers, influence), how far it is and how much there is.
 
     Returns
     -------
@@ -207,29 +235,43 @@ def report(
     >>> import tempfile
     >>> found = report()
     >>> found
-    <ModelReport: pairwise-2, 4 heads on 16 tokens, 'CLS' can know ... of 15 positions (argmax)>
+    <ModelReport: pairwise-2, 4 heads on 16 tokens, ... % of the queries near hardmax>
     >>> [path.name for path in found.write(tempfile.mkdtemp())][:3]
     ['report.html', 'report.json', 'heads.csv']
     """
-    source = bundled_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)
-    if influence and not can_disturb(source, text):
-        raise InvalidInputError(
-            "influence must be left out for a model whose tokens cannot be disturbed: it is measured with "
-            "other inputs in their place."
+    with shown(progress, _line) as told:
+        if told is not None:
+            told("loading the model", 0, 0)
+        source = bundled_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)
+        if influence and not can_disturb(source, text):
+            raise InvalidInputError(
+                "influence must be left out for a model whose tokens cannot be disturbed: it is measured "
+                "with other inputs in their place."
+            )
+        disturbs = bool(rules) and influence is not False and can_disturb(source, text)
+        atlas = AtlasRecorder(
+            source, layers=layers, heads=heads, progress=None if told is None else partial(told, "layers")
         )
-    disturbs = bool(rules) and influence is not False and can_disturb(source, text)
-    atlas = AtlasRecorder(source, layers=layers, heads=heads)
-    shape = _ShapeRecorder(None if rules else atlas.layers)
-    flow = FlowRecorder([*rules, CANDIDATES] if disturbs else rules) if rules else None
-    rollout = RolloutRecorder(max_tokens=None if influence else INFLUENCE_TOKENS) if disturbs else None
-    reading = read(source, text, [one for one in (atlas, shape, flow, rollout) if one is not None])
-    found = atlas_of(atlas, reading)
-    flows = flow.flows(reading) if flow else ()
-    position = _read_out(read_out, reading.tokens, shape.n_readable)
-    measured = None
-    if rollout is not None and rollout.walks:
-        walked = rollout.rollout(len(reading.key_tokens))
-        measured = report_of(source.name, [text_influence(disturb(source, text), flows, walked)])
+        shape = _ShapeRecorder(None if rules else atlas.layers)
+        flow = FlowRecorder([*rules, CANDIDATES] if disturbs else rules) if rules else None
+        kept = AttentionRecorder(source) if rules else None
+        rollout = RolloutRecorder(max_tokens=None if influence else INFLUENCE_TOKENS) if disturbs else None
+        if told is not None:
+            told("reading the text", 0, 0)
+        reading = read(source, text, [one for one in (atlas, shape, flow, kept, rollout) if one is not None])
+        found = atlas_of(atlas, reading)
+        flows = flow.flows(reading) if flow else ()
+        position = _read_out(read_out, reading.tokens, shape.n_readable)
+        measured = None
+        if rollout is not None and rollout.walks:
+            walked = rollout.rollout(len(reading.key_tokens))
+            influenced = text_influence(
+                disturb(source, text),
+                flows,
+                walked,
+                progress=None if told is None else lambda _, done, total: told("influence", done, total),
+            )
+            measured = report_of(source.name, [influenced])
     return ModelReport(
         atlas=found,
         flows=flows[: len(rules)],
@@ -238,7 +280,13 @@ def report(
         d_head=shape.d_head,
         needed=getattr(source, "needed", ()),
         about=getattr(source, "about", ""),
+        attention=kept.kept() if kept else None,
     )
+
+
+def _line(stage: str, done: int, total: int) -> tuple[float | None, str]:
+    """What the bar shows."""
+    return (None, stage) if not total else (done / total, f"{stage}: {done:,} of {total:,}")
 
 
 def _read_out(position: int | None, tokens: Sequence[str], n_readable: Sequence[int]) -> int:

@@ -135,20 +135,26 @@ class Scale:
     ticks: tuple[tuple[float, str], ...]
 
 
-def linear_scale(low: float, high: float, start: float, end: float, steps: int = 4) -> Scale:
-    """Evenly from ``start`` to ``end``, with round numbers as ticks.
+def linear_scale(
+    low: float, high: float, start: float, end: float, steps: int = 4, *, whole: bool = False
+) -> Scale:
+    """Evenly from ``start`` to ``end``, with round numbers as ticks; ``whole`` ones for counts.
 
     Examples
     --------
     >>> scale = linear_scale(0, 1, 100, 0)
     >>> scale.place(0.25), [word for _, word in scale.ticks]
     (75.0, ['0', '0.25', '0.5', '0.75', '1'])
+    >>> [word for _, word in linear_scale(0, 10, 100, 0, whole=True).ticks]
+    ['0', '5', '10']
     """
     if not high > low:
         high = low + 1.0
     raw = (high - low) / steps
     unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * k for k in (1, 2, 2.5, 5, 10) if unit * k >= raw * 0.999)
+    round_ones = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+    step = next(unit * k for k in round_ones if unit * k >= raw * 0.999)
+    step = max(step, 1.0) if whole else step
     ticks, k = [], math.ceil(low / step - 1e-9)
     while k * step <= high + 1e-9 * step:
         ticks.append((k * step, number(k * step)))

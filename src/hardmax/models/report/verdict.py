@@ -1,0 +1,389 @@
+"""The verdict: how well hardmax describes a model on a text, what follows, and what to look at first.
+
+Every sentence is computed from numbers of the atlas, of the attention that was kept and of measured
+influence; the numbers stand beside it. A query counts as described when softmax is within 10 % of hardmax for
+it in total variation: the winning key holds at least 0.9 of the probability. A head counts as described when
+that is so for at least half of its queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.models.report.kept_attention import PLACES
+from hardmax.models.report.svg import CONTROL, number, shortened
+from hardmax.networks.block import many
+from hardmax.results import plain
+
+if TYPE_CHECKING:
+    from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
+    from hardmax.models.influence.influence_report import InfluenceReport
+    from hardmax.models.report.kept_attention import KeptAttention
+
+_GOOD, _PARTIAL = 0.75, 0.25  # shares of queries from which on hardmax is a good or a partial description
+_HEAD = 0.5  # share of the queries of a head from which on hardmax describes it
+_SHOWN = 3  # heads that are named
+_FEWEST = 5  # queries that a head must have for its rank of influence to be looked at
+_TELLING = 0.6  # rank of influence from which on a head is named; 0.5 is chance
+
+
+class LayerShare(NamedTuple):
+    """Queries of a layer that are within 10 % of hardmax, and how many there are."""
+
+    layer: int
+    within: int
+    of: int
+
+
+class HeadShare(NamedTuple):
+    """A head, the share of its queries that are within 10 % of hardmax, and its median top probability."""
+
+    layer: int
+    head: int
+    within: float
+    top_probability: float
+
+
+class SinkCount(NamedTuple):
+    """A key that wins far more than its share, and in how many heads."""
+
+    position: int
+    token: str
+    heads: int
+
+
+class HeadRank(NamedTuple):
+    """How influential the winning key of a head is: 1 always the most, 0.5 as any other key."""
+
+    layer: int
+    head: int
+    rank: float
+    queries: int
+
+
+class HeadRole(NamedTuple):
+    """A head that gives at least half of its probability to one place beside each token."""
+
+    layer: int
+    head: int
+    place: str
+    share: float
+
+
+class RecallAt(NamedTuple):
+    """Median share of influence inside sets of equal size after some layers."""
+
+    layers: int
+    information_set: float
+    random: float
+    rollout: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How well hardmax describes a model on a text.
+
+    Attributes
+    ----------
+    layers : tuple of LayerShare
+    n_heads : int
+    described : tuple of HeadShare
+        The heads that hardmax describes, the hardest first.
+    hardest : tuple of HeadShare
+        The first heads by share of described queries, then by top probability.
+    keys_for_90, n_keys : float, int
+        The median number of keys that hold 0.9 of the probability of a query, NaN where it is not known, and
+        the number of keys.
+    goes : dict from str to float
+        The share of all attention that goes to the token itself, to the first and last token and to
+        neighbours; the rest goes elsewhere. Empty where it is not known.
+    roles : tuple of HeadRole
+        Heads that give at least half of it to one of these, the clearest first.
+    sinks : tuple of SinkCount
+        The most frequent first.
+    ranks : tuple of HeadRank
+        Heads whose winner predicts influence best, the best first; empty where influence was not measured.
+    recall : RecallAt or None
+        At the last layer after which sets can be compared.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> verdict = hm.report(rules=["argmax"]).verdict
+    >>> verdict.description, verdict.holds
+    ('partial', True)
+    >>> print(verdict.sentences[0])
+    Hardmax, where each head reads only its winning key, is a partial description of this model's ...
+    """
+
+    layers: tuple[LayerShare, ...]
+    n_heads: int
+    described: tuple[HeadShare, ...]
+    hardest: tuple[HeadShare, ...]
+    keys_for_90: float
+    n_keys: int
+    goes: dict[str, float]
+    roles: tuple[HeadRole, ...]
+    sinks: tuple[SinkCount, ...]
+    ranks: tuple[HeadRank, ...]
+    recall: RecallAt | None
+
+    @property
+    def share(self) -> float:
+        """The share of all queries of all heads that are within 10 % of hardmax."""
+        total = sum(layer.of for layer in self.layers)
+        return sum(layer.within for layer in self.layers) / total if total else math.nan
+
+    @property
+    def description(self) -> str:
+        """``"good"``, ``"partial"`` or ``"poor"``; ``"no"`` where no query has a choice."""
+        if math.isnan(self.share):
+            return "no"
+        return "good" if self.share >= _GOOD else "partial" if self.share >= _PARTIAL else "poor"
+
+    @property
+    def holds(self) -> bool:
+        """Whether hardmax describes at least half of the heads, so that sections on argmax stand open."""
+        return 2 * len(self.described) >= self.n_heads
+
+    @property
+    def how_well(self) -> tuple[str, ...]:
+        """How well hardmax describes the model here."""
+        if self.description == "no":
+            return ("No query has two different keys to choose from, so there is nothing to describe.",)
+        within, of = (sum(layer[i] for layer in self.layers) for i in (1, 2))
+        first = (
+            f"Hardmax, where each head reads only its winning key, is a {self.description} description of "
+            f"this model's attention on this text: for {within:,} of {of:,} queries ({percent(self.share)}), "
+            "over all heads, the winning key holds at least 0.9 of the probability."
+        )
+        parts = [f"layer {layer}: {percent(n / m)}" for layer, n, m in self.layers if m]
+        by_layer = f"By layer, the share of such queries is {_listed(parts)}." if parts[1:] else ""
+        spread = ""
+        if not math.isnan(self.keys_for_90):
+            spread = (
+                f"The median query gives 0.9 of its attention to {number(self.keys_for_90)} of {self.n_keys} "
+                "keys."
+            )
+        return tuple(s for s in (first, by_layer, spread, self._where()) if s)
+
+    def _where(self) -> str:
+        """Where attention goes, in a sentence."""
+        if not self.goes:
+            return ""
+        parts = [f"{percent(share)} to {place}" for place, share in self.goes.items()]
+        rest = max(0.0, 1.0 - sum(self.goes.values()))
+        return f"Attention goes {_listed([*parts, f'{percent(rest)} elsewhere'])}."
+
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """What follows for the rest of the page."""
+        n, named = len(self.described), _listed([_head(h) for h in self.described[:_SHOWN]])
+        if not self.n_heads or self.description == "no":
+            return ()
+        heads = f"{n} of {many(self.n_heads, 'head')}"
+        which = f" ({named}{', …' if n > _SHOWN else ''})" if 0 < n < self.n_heads else ""
+        if self.holds:
+            return (f"The report's sections on argmax describe {heads}{which}.",)
+        return (
+            f"The report's sections on argmax describe {heads}{which}; they are collapsed, because for the "
+            "other heads the winning key is only one of many that are read.",
+        )
+
+    @property
+    def look_first(self) -> tuple[str, ...]:
+        """What to look at first."""
+        found = []
+        if self.hardest:
+            parts = [
+                f"{_head(h)} ({percent(h.within)} of its queries, top probability {h.top_probability:.2f})"
+                for h in self.hardest
+            ]
+            found.append(f"Hardest heads: {_listed(parts)}.")
+        if self.roles:
+            parts = [f"{_head(r)} reads {r.place} ({percent(r.share)})" for r in self.roles[:_SHOWN]]
+            parts += [f"{len(self.roles) - _SHOWN} more do so"] if len(self.roles) > _SHOWN else []
+            found.append(f"Heads that mostly read one place: {_listed(parts)}.")
+        if self.sinks:
+            named = [(shortened(s.token.translate(CONTROL), 20), s) for s in self.sinks[:_SHOWN]]
+            parts = [f"{token} at position {s.position} in {many(s.heads, 'head')}" for token, s in named]
+            found.append(
+                f"Sinks, keys that win far more than their share, of {many(self.n_heads, 'head')}: "
+                f"{_listed(parts)}."
+            )
+        elif self.n_heads:
+            found.append("No key is a sink: none wins far more than its share in any head.")
+        if self.ranks:
+            telling = [r for r in self.ranks[:_SHOWN] if r.rank >= _TELLING]
+            parts = [f"{_head(r)} ({percent(r.rank)})" for r in telling]
+            found.append(
+                "Routing predicts influence best in "
+                f"{_listed(parts)}: so many of the other keys influence the token less than the winning key "
+                "does; chance is 50 %."
+                if parts
+                else "In no head does the winning key influence the token much more than other keys do."
+            )
+        if self.recall is not None:
+            at = self.recall
+            found.append(
+                f"After {many(at.layers, 'layer')} the argmax routes into a token hold "
+                f"{percent(at.information_set)} of what influences it, random sets of the same size "
+                f"{percent(at.random)}, attention rollout {percent(at.rollout)} (medians)."
+            )
+        return tuple(found)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All of it in order: how well, what follows, what to look at first."""
+        return (*self.how_well, *self.follows, *self.look_first)
+
+    @property
+    def why_collapsed(self) -> str:
+        """Why a section on argmax is collapsed; empty where it is not."""
+        if self.holds:
+            return ""
+        return f"Describes {len(self.described)} of {many(self.n_heads, 'head')}; collapsed for that reason."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and sentences in plain Python."""
+        return {
+            "description": self.description,
+            "holds": self.holds,
+            "share_within_10": self.share,
+            "layers": [layer._asdict() for layer in self.layers],
+            "n_heads": self.n_heads,
+            "described": [head._asdict() for head in self.described],
+            "hardest": [head._asdict() for head in self.hardest],
+            "keys_for_90": self.keys_for_90,
+            "n_keys": self.n_keys,
+            "goes": dict(self.goes),
+            "roles": [plain(role._asdict()) for role in self.roles],
+            "sinks": [sink._asdict() for sink in self.sinks],
+            "ranks": [plain(rank._asdict()) for rank in self.ranks],
+            "recall": None if self.recall is None else plain(self.recall._asdict()),
+            "sentences": list(self.sentences),
+        }
+
+
+def verdict_of(
+    atlas: HeadAtlas, kept: KeptAttention | None = None, influence: InfluenceReport | None = None
+) -> Verdict:
+    """The verdict on what was measured."""
+    heads = [HeadShare(r.layer, r.head, r.share_measured_10, r.top_probability) for r in atlas.heads]
+    known = [head for head in heads if not math.isnan(head.within)]
+    order = sorted(known, key=lambda h: (-h.within, -h.top_probability, h.layer, h.head))
+    sinks = Counter(r.sink for r in atlas.heads if r.sink >= 0)
+    spread = kept.keys_for_90 if kept is not None else np.empty(0)
+    goes, roles = _places(kept, atlas) if kept is not None else ({}, ())
+    return Verdict(
+        layers=tuple(
+            LayerShare(
+                layer, *(sum(counts) for counts in zip(*map(_counts, atlas.of_layer(layer)), strict=True))
+            )
+            for layer in atlas.layers
+        ),
+        n_heads=len(heads),
+        described=tuple(head for head in order if head.within >= _HEAD),
+        hardest=tuple(order[:_SHOWN]),
+        keys_for_90=float(np.median(spread)) if spread.size else math.nan,
+        n_keys=len(atlas.key_tokens),
+        goes=goes,
+        roles=roles,
+        sinks=tuple(
+            SinkCount(s, atlas.key_tokens[s], n)
+            for s, n in sorted(sinks.items(), key=lambda p: (-p[1], p[0]))
+        ),
+        ranks=() if influence is None else influence_ranks(atlas, influence),
+        recall=None if influence is None else _recall(influence),
+    )
+
+
+def _places(kept: KeptAttention, atlas: HeadAtlas) -> tuple[dict[str, float], tuple[HeadRole, ...]]:
+    """Where attention goes over all heads, and the heads that mostly go to one place."""
+    ends = {"the first token": atlas.key_tokens[0], "the last token": atlas.key_tokens[-1]}
+    names = [
+        f"{place} ({shortened(ends[place].translate(CONTROL), 12)})" if place in ends else place
+        for place in PLACES
+    ]
+    of = [(layer, head) for layer, n in enumerate(kept.heads) for head in range(n)]
+    roles = [
+        HeadRole(of[row][0], of[row][1], names[i], float(kept.goes[row, i]))
+        for row, i in np.argwhere(kept.goes >= _HEAD)
+    ]
+    shares = dict(zip(names, kept.goes.mean(axis=0).tolist(), strict=True))
+    return shares, tuple(sorted(roles, key=lambda r: (-r.share, r.layer, r.head)))
+
+
+def _counts(record: HeadRecord) -> tuple[int, int]:
+    """How many queries of a head are within 10 % of hardmax, and how many there are."""
+    if math.isnan(record.share_measured_10):
+        return 0, 0
+    return round(record.share_measured_10 * record.n_queries), record.n_queries
+
+
+def influence_ranks(atlas: HeadAtlas, influence: InfluenceReport) -> tuple[HeadRank, ...]:
+    """How influential the winners of each head are, by the first measure, the best head first.
+
+    For a head of layer l and a token t that it sends to another key s: the share of the other keys whose
+    influence on the state of t after that layer is smaller than that of s (ties by halves), averaged over
+    tokens. The token itself is no candidate.
+    """
+    text = influence.texts[0]
+    table, candidates = text.influence[influence.measures[0]], text.flows[-1].sets
+    found = []
+    for record, winners in zip(atlas.heads, atlas.winners, strict=True):
+        layer = record.layer
+        ranks = [
+            _rank(int(s), t, table[layer, t], candidates[layer + 1, t])
+            for t, s in enumerate(winners)
+            if 0 <= s != t
+        ]
+        known = [rank for rank in ranks if not math.isnan(rank)]
+        if len(known) >= _FEWEST:
+            found.append(HeadRank(layer, record.head, float(np.mean(known)), len(known)))
+    return tuple(sorted(found, key=lambda r: (-r.rank, r.layer, r.head)))
+
+
+def _rank(key: int, token: int, influence: NDArray[np.float64], candidates: NDArray[np.bool_]) -> float:
+    others = candidates.copy()
+    others[[s for s in (key, token) if s < len(others)]] = False
+    rivals = influence[others]
+    if not rivals.size or not candidates[key]:
+        return math.nan
+    return float(((rivals < influence[key]) + 0.5 * (rivals == influence[key])).mean())
+
+
+def _recall(influence: InfluenceReport) -> RecallAt | None:
+    layer = influence.telling_layer()
+    if layer is None or influence.rules[0] != "argmax":
+        return None
+    found = influence.summary(layer=layer)
+    return RecallAt(layer, found.recall.median, found.random.median, found.rollout.median)
+
+
+def percent(share: float) -> str:
+    """A share for people: whole percents, and what is not quite nothing or all said so.
+
+    >>> [percent(x) for x in (0.0, 0.004, 0.236, 0.999, 1.0)]
+    ['0 %', 'under 1 %', '24 %', 'over 99 %', '100 %']
+    """
+    if math.isnan(share):
+        return "–"
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def _head(named: HeadShare | HeadRank | HeadRole) -> str:
+    return f"layer {named.layer} head {named.head}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
