@@ -9,6 +9,7 @@ alone asks, and the queries of the other tokens may read nothing there.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +69,14 @@ class BundledSource:
         """How positions are called: x1, ..., xT and CLS, as P2 writes them."""
         return (*(f"x{t + 1}" for t in range(self.model.shape.n_tokens)), "CLS")
 
-    def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
-        """Send the sequence through the model and show each wanted layer to ``visit``, in order.
+    def digest(self) -> str:
+        """SHA-256 of the parameters."""
+        return hashlib.sha256(self.model.vector.astype("<f4").tobytes()).hexdigest()
+
+    def read(self, text: Any, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
+        """Send a sequence through the model and show each wanted layer to ``visit``, in order.
+
+        ``text`` is a sequence of vectors (T, d); None for the source's own.
 
         The differences compare scores and probabilities that are rebuilt from the captured queries and keys
         with those of the model's own forward pass.
@@ -77,17 +84,18 @@ class BundledSource:
         Raises
         ------
         InvalidInputError
-            When a text is given: this model reads vectors. When there is no such layer.
+            When words are given: this model reads vectors. When there is no such layer.
         """
-        if text is not None:
+        if isinstance(text, str):
             raise InvalidInputError(
                 "text must be left out for the bundled model, because it reads vectors and not words; give a "
                 "model with a tokenizer to read a text."
             )
+        sequence = self.sequence if text is None else np.asarray(text, dtype=np.float64)
         wanted = chosen(layers, self.n_layers, "layers")
         shape, vector = self.model.shape, self.model.vector
         start = time.process_time()
-        states, _ = run_states(shape, vector, self.sequence[None])
+        states, _ = run_states(shape, vector, sequence[None])
         seconds = time.process_time() - start
         differences = []
         for index in wanted:
@@ -104,9 +112,10 @@ class BundledSource:
             forward_seconds=seconds,
         )
 
-    def disturb(self, text: str | None) -> SequenceInterventions:
-        """The sequence, ready to have its tokens replaced (:func:`hardmax.measure_influence`)."""
-        return SequenceInterventions(self.model.shape, self.model.vector, self.sequence)
+    def disturb(self, text: Any) -> SequenceInterventions:
+        """A sequence, ready to have its tokens replaced (:func:`hardmax.measure_influence`)."""
+        sequence = self.sequence if text is None else text
+        return SequenceInterventions(self.model.shape, self.model.vector, sequence)
 
 
 def bundled_source(*, rng: int | np.random.Generator = 0) -> BundledSource:

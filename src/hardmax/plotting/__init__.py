@@ -50,6 +50,8 @@ _WHOLE = {
     "Advice": ("advice.draw_advice", "advice"),
     "CertifiedTemperature": ("temperatures.draw_certified", "a certified temperature"),
     "RouterFlips": ("atlases.draw_flips", "decisions"),
+    "CorpusAtlas": ("corpora.draw_corpus_atlas", "an atlas"),
+    "CorpusInfluence": ("corpora.draw_corpus_influence", "influence"),
     "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
     "LayerSlice": ("atlases.draw_slice", "a slice"),
 }

@@ -19,6 +19,7 @@ it: :func:`alone` makes the others wait.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import time
@@ -192,6 +193,16 @@ class OpenModel:
             f"OpenModel({self.name!r}, {self.family}, {self.n_layers} layers of "
             f"{'/'.join(str(h) for h in sorted(set(self.heads)))} heads, {self.precision})"
         )
+
+    def digest(self) -> str:
+        """SHA-256 of all weights with their names: the same for the same numbers, wherever they lie."""
+        torch = required("torch")
+        found = hashlib.sha256()
+        for name, tensor in sorted(self.module.state_dict().items()):
+            numbers = tensor.detach().cpu().contiguous()
+            found.update(f"{name} {numbers.dtype} {tuple(numbers.shape)} ".encode())
+            found.update(numbers.reshape(-1).view(torch.uint8).numpy().data)
+        return found.hexdigest()
 
     # Texts
     # ----------------------------------------------------------------------------------------------
@@ -513,7 +524,7 @@ def _wide(value: Any, half: tuple[Any, ...]) -> Any:
 
 def read(
     model: Any,
-    text: str | None,
+    text: Any,
     recorders: Sequence[Recorder],
     *,
     tokenizer: Any = None,
@@ -524,7 +535,7 @@ def read(
     Parameters
     ----------
     model : Source, path, hub id or torch module
-    text : str or None
+    text : str, sequence (T, d) or None
         None where the source has a sequence of its own.
     recorders : sequence of Recorder
     tokenizer, hub
