@@ -53,6 +53,7 @@ _PICTURES = "hardmax.plotting"  # stands above this module: named and loaded whe
 _HOME_OF_KIND = {
     "Advice": "hardmax.flow.costs.advise",
     "CostEstimate": "hardmax.flow.costs.estimate",
+    "AlongTraining": "hardmax.models.comparisons.along_training",
     "CellCount": "hardmax.regions.result",
     "CellEstimate": "hardmax.regions.sampling.estimate",
     "CellSurvival": "hardmax.temperature.cell_survival",
@@ -72,6 +73,7 @@ _HOME_OF_KIND = {
     "Ledger": "hardmax.papers.ledger",
     "InformationFlow": "hardmax.flow.information_sets",
     "InfluenceReport": "hardmax.models.influence.influence_report",
+    "ModelComparison": "hardmax.models.comparisons.compare",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
     "FrozenContextEffect": "hardmax.regions.sequences.frozen_context",

@@ -10,6 +10,10 @@ from hardmax.models.atlas.router_flips import RouterLayer as RouterLayer
 from hardmax.models.atlas.router_flips import router_flips as router_flips
 from hardmax.models.atlas.score_errors import ProjectedAttention as ProjectedAttention
 from hardmax.models.bundled import bundled_source as bundled_source
+from hardmax.models.comparisons.along_training import AlongTraining as AlongTraining
+from hardmax.models.comparisons.along_training import along_training as along_training
+from hardmax.models.comparisons.compare import ModelComparison as ModelComparison
+from hardmax.models.comparisons.compare import compare as compare
 from hardmax.models.influence.corpus_influence import CorpusInfluence as CorpusInfluence
 from hardmax.models.influence.influence_report import InfluenceReport as InfluenceReport
 from hardmax.models.influence.interventions import measure_influence as measure_influence

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,10 +74,18 @@ class BundledSource:
         """SHA-256 of the parameters."""
         return hashlib.sha256(self.model.vector.astype("<f4").tobytes()).hexdigest()
 
-    def read(self, text: Any, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
+    def read(
+        self,
+        text: Any,
+        visit: Visit,
+        *,
+        layers: tuple[int, ...] | None = None,
+        inputs: Mapping[int, Any] | None = None,
+    ) -> TextReading:
         """Send a sequence through the model and show each wanted layer to ``visit``, in order.
 
-        ``text`` is a sequence of vectors (T, d); None for the source's own.
+        ``text`` is a sequence of vectors (T, d); None for the source's own. Layers for which there are
+        ``inputs`` (T + 1, E), CLS last, are shown as they act on these.
 
         The differences compare scores and probabilities that are rebuilt from the captured queries and keys
         with those of the model's own forward pass.
@@ -99,8 +108,11 @@ class BundledSource:
         seconds = time.process_time() - start
         differences = []
         for index in wanted:
-            captured = _captured(index, states[index], head_weights(shape, vector, index))
-            differences.append(_differences(captured, states[index]))
+            weights, state = head_weights(shape, vector, index), states[index]
+            captured = _captured(index, np.concatenate([state.tokens[0], state.cls[:1]]), state, weights)
+            differences.append(_differences(captured, state))
+            if inputs is not None and index in inputs:
+                captured = _captured(index, np.asarray(inputs[index], np.float64), state, weights)
             visit(captured)
         scores, probabilities = zip(*differences, strict=True)
         return TextReading(
@@ -201,10 +213,9 @@ class SequenceInterventions:
         raise InvalidInputError("probes must be 0 for the bundled model, whose gradients are not measured.")
 
 
-def _captured(index: int, states: LayerStates, weights: HeadWeights) -> CapturedLayer:
-    """One layer: every token asks and CLS last; only tokens are read."""
-    tokens = states.tokens[0]
-    inputs = np.concatenate([tokens, states.cls[:1]])
+def _captured(index: int, inputs: Floats, states: LayerStates, weights: HeadWeights) -> CapturedLayer:
+    """One layer on inputs (T + 1, E): every token asks and CLS last; only tokens are read."""
+    tokens = inputs[:-1]
     present = np.ones((len(inputs), len(tokens)), dtype=bool)
     if states.scores is None:  # the last layer, where the model computes nothing for the other tokens
         present[:-1] = False

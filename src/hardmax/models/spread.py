@@ -127,7 +127,7 @@ def paired_p_values(differences: Floats) -> Floats:
     Examples
     --------
     >>> paired_p_values(np.array([[0.0, 1.0, 1.0], [0.0, -1.0, 2.0], [0.0, 0.5, 3.0]])).round(3)
-    array([1.   , 0.802, 0.074])
+    array([1.   , 0.808, 0.074])
     """
     n, mean, deviation = _moments(differences)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from hardmax.plotting.style import INK, LINES, given_or_new, styled
+from hardmax.plotting.style import INK, LINES, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from hardmax.models.atlas.corpus_atlas import CorpusAtlas
+    from hardmax.models.comparisons.along_training import AlongTraining
+    from hardmax.models.comparisons.compare import ModelComparison
     from hardmax.models.influence.corpus_influence import CorpusInfluence
 
 _WIDTH = 0.8  # of a layer, whose heads stand side by side
@@ -112,3 +115,107 @@ def draw_corpus_influence(
         ax.legend(frameon=False, fontsize=8)
         ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def draw_comparison(found: ModelComparison, *, statistic: str | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the direct and the total difference of a statistic for every head, with intervals over texts.
+
+    Heads that are named, after correction for all of them, are filled.
+    """
+    statistic = found.statistics[0] if statistic is None else statistic
+    j = found.statistics.index(statistic)
+    at = _places(found.layer, found.head)
+    kinds = ("direct", "total") if found.has_direct else ("total",)
+    words = {"direct": "with the inputs of the first model", "total": "with its own inputs"}
+    with styled():
+        ax = given_or_new(ax, max(5.6, 1.2 + 1.3 * len(np.unique(found.layer))), 4.0)
+        for i, kind in enumerate(kinds):
+            part, sure = found.interval(kind), found.p_values(kind)[:, j] <= found.alpha
+            mean = part.mean[:, j]
+            reach = np.stack([mean - part.low[:, j], part.high[:, j] - mean])
+            shift = (i - (len(kinds) - 1) / 2) * 0.3 * _WIDTH / (int(found.head.max()) + 1)
+            for which, face in ((sure, LINES[i]), (~sure, "white")):
+                ax.errorbar(
+                    at[which] + shift,
+                    mean[which],
+                    yerr=np.maximum(np.nan_to_num(reach[:, which]), 0.0),
+                    fmt="os"[i],
+                    color=LINES[i],
+                    markerfacecolor=face,
+                    markersize=4.5,
+                    elinewidth=1.2,
+                    label=words[kind] if face != "white" else None,
+                )
+        ax.axhline(0.0, color=INK, linewidth=0.8, zorder=0)
+        ax.set(
+            title=f"{found.b} minus {found.a}, {len(found.names)} texts; filled: beyond their spread",
+            ylabel=f"difference of {statistic.replace('_', ' ')}",
+        )
+        ax.title.set_fontsize(9.5)
+        _layers(ax, found.layer)
+        ax.legend(frameon=False, fontsize=8)
+    return ax
+
+
+def draw_along_training(found: AlongTraining) -> Figure:
+    """Draw hardness, margins, information sets and cells along a training, in four panels.
+
+    A triangle marks a checkpoint at which a head becomes hard (up) or soft again (down); it is filled where
+    the interval over texts leaves the threshold out.
+    """
+    steps = found.steps.astype(float)
+    dots: dict[str, Any] = {"marker": "o", "markersize": 3}
+    with styled():
+        figure = new_figure(10.4, 7.4)
+        axes = figure.subplots(2, 2)
+        top, margins, sets, cells = axes.ravel()
+        for ax, statistic in ((top, "share_within_10"), (margins, "margin")):
+            part = found.interval(statistic)
+            for i, name in enumerate(found.heads):
+                colour = LINES[i % len(LINES)]
+                ax.plot(steps, part.mean[:, i], color=colour, label=name, **dots)
+                low, high = (
+                    np.where(np.isfinite(e[:, i]), e[:, i], part.mean[:, i]) for e in (part.low, part.high)
+                )
+                ax.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+        rows = {place: i for i, place in enumerate(zip(found.layer, found.head, strict=True))}
+        for event in found.events:
+            colour = LINES[rows[event.layer, event.head] % len(LINES)]
+            marker = "^" if event.what == "hard" else "v"
+            face = colour if event.sure else "white"
+            style: Any = {"marker": marker, "markersize": 9, "markerfacecolor": face, "zorder": 5}
+            top.plot([event.step], [event.share], color=colour, **style)
+        top.axhline(found.hard, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        top.set(title="queries within 10 % of hardmax", ylabel="share, mean over texts", ylim=(-0.03, 1.03))
+        margins.set(title="margin", ylabel="lead of the winner / temperature", yscale="log")
+        if len(found.heads) <= 12:
+            top.legend(frameon=False, fontsize=8)
+        for layer in range(1, found.set_sizes.shape[2]):
+            colour = LINES[(layer - 1) % len(LINES)]
+            for sizes, line, words in (
+                (found.set_sizes, "-", "a token"),
+                (found.read_out_sizes, ":", "the last"),
+            ):
+                label = f"{words}, after layer {layer}"
+                sets.plot(steps, sizes[:, :, layer].mean(axis=1), line, color=colour, label=label, **dots)
+        sets.set(title="information sets (arg-max)", ylabel="share of the positions", ylim=(-0.03, 1.03))
+        counts = np.where(found.cells >= 0, found.cells, np.nan)
+        for layer in range(found.cells.shape[2]):
+            colour = LINES[layer % len(LINES)]
+            for t in range(found.cells.shape[1]):
+                label = f"layer {layer}" if t == 0 else ""
+                cells.plot(steps, counts[:, t, layer], color=colour, label=label, alpha=0.8, **dots)
+        cells.set(title="exact cells on the principal plane, one line per text", ylabel="cells")
+        cells.set_ylim(bottom=0)
+        if np.isfinite(found.error).all():
+            other = cells.twinx()
+            other.plot(steps, found.error, color=INK, linestyle="--", linewidth=1.1)
+            other.set(ylabel="error of the task (NMSE), dashed", yscale="log")
+        for ax in (sets, cells):
+            ax.legend(frameon=False, fontsize=8)
+        for ax in axes.ravel():
+            ax.set_xlabel("step")
+            ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+            ax.grid(color="0.92", linewidth=0.6)
+            ax.set_axisbelow(True)
+    return figure
