@@ -81,7 +81,7 @@ def draw_corpus_atlas(
             ylabel=STATISTICS.get(statistic, statistic),
         )
         ax.title.set_fontsize(9.5)
-        ax.yaxis.label.set_fontsize(8.5)
+        ax.yaxis.label.set_fontsize(8)
         _layers(ax, atlas.layer)
     return ax
 
@@ -213,8 +213,12 @@ def draw_along_training(found: AlongTraining) -> Figure:
             other.set(ylabel="error of the task (NMSE), dashed", yscale="log")
         for ax in (sets, cells):
             ax.legend(frameon=False, fontsize=8)
+        apart = steps[steps > 0]
         for ax in axes.ravel():
             ax.set_xlabel("step")
+            if len(apart) > 2 and apart[-1] > 20 * apart[0]:  # checkpoints that double, and the start at 0
+                ax.set_xscale("symlog", linthresh=float(apart[0]), linscale=0.6)
+                ax.set_xlim(left=-0.2 * float(apart[0]))
             ax.xaxis.set_major_formatter(EngFormatter(sep=""))
             ax.grid(color="0.92", linewidth=0.6)
             ax.set_axisbelow(True)

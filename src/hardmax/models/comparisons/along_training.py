@@ -269,6 +269,19 @@ def along_training(
     -------
     AlongTraining
         ``events`` say when heads become hard, ``plot()`` draws the curves.
+
+    Examples
+    --------
+    The bundled model stands for two checkpoints of one training:
+
+    >>> import hardmax as hm
+    >>> source = hm.models.bundled_source()
+    >>> sequences = np.random.default_rng(0).standard_normal((10, 15, 4))
+    >>> found = hm.along_training([source, source], sequences, steps=[100, 200], n_cells=1)
+    >>> found
+    <AlongTraining: 2 checkpoints, 4 heads on 10 texts, 4 hard at the end>
+    >>> {(event.step, event.what) for event in found.events}
+    {(100, 'hard')}
     """
     if not 0.0 < hard <= 1.0:
         raise InvalidInputError(f"hard must be above 0 and at most 1, but was {hard}.")
