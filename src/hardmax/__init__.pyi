@@ -32,6 +32,8 @@ from hardmax.geometry.domains import Polytope as Polytope
 from hardmax.geometry.domains import WholeSpace as WholeSpace
 from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
 from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
+from hardmax.models.comparisons.along_training import along_training as along_training
+from hardmax.models.comparisons.compare import compare as compare
 from hardmax.models.influence.interventions import measure_influence as measure_influence
 from hardmax.models.report.report import report as report
 from hardmax.networks.attention import Attention as Attention

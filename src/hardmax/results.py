@@ -21,7 +21,10 @@ names, has its own ``_state`` and ``_from_state``.
 
 from __future__ import annotations
 
+import csv
 import html
+import io
+import json
 import math
 import os
 from abc import ABC, abstractmethod
@@ -50,6 +53,7 @@ _PICTURES = "hardmax.plotting"  # stands above this module: named and loaded whe
 _HOME_OF_KIND = {
     "Advice": "hardmax.flow.costs.advise",
     "CostEstimate": "hardmax.flow.costs.estimate",
+    "AlongTraining": "hardmax.models.comparisons.along_training",
     "CellCount": "hardmax.regions.result",
     "CellEstimate": "hardmax.regions.sampling.estimate",
     "CellSurvival": "hardmax.temperature.cell_survival",
@@ -57,6 +61,8 @@ _HOME_OF_KIND = {
     "CertifiedTrace": "hardmax.regions.enclosures.trace",
     "CollidingPair": "hardmax.flow.theorems.colliding_pairs",
     "CommonRefinement": "hardmax.tropical.polynomials",
+    "CorpusAtlas": "hardmax.models.atlas.corpus_atlas",
+    "CorpusInfluence": "hardmax.models.influence.corpus_influence",
     "CostTable": "hardmax.flow.costs.cost_law",
     "DecisionBoundary": "hardmax.regions.decisions.boundary",
     "DecisionDistance": "hardmax.regions.decisions.distance",
@@ -67,6 +73,7 @@ _HOME_OF_KIND = {
     "Ledger": "hardmax.papers.ledger",
     "InformationFlow": "hardmax.flow.information_sets",
     "InfluenceReport": "hardmax.models.influence.influence_report",
+    "ModelComparison": "hardmax.models.comparisons.compare",
     "MinkowskiVertices": "hardmax.geometry.minkowski",
     "Network": "hardmax.networks.network",
     "FrozenContextEffect": "hardmax.regions.sequences.frozen_context",
@@ -368,6 +375,26 @@ def _strict(value: Any) -> Any:
     if isinstance(value, list):
         return [_strict(item) for item in value]
     return value
+
+
+def write_json(path: str | os.PathLike[str], value: Any) -> Path:
+    """Write a value as strict JSON, whole or not at all."""
+    text = json.dumps(strict(value), indent=1, allow_nan=False, ensure_ascii=False)
+    with storage.written_whole(path) as file:
+        file.write((text + "\n").encode())
+    return Path(path)
+
+
+def write_csv(path: str | os.PathLike[str], table: Mapping[str, Sequence[Any]]) -> Path:
+    """Write columns of one length, whole or not at all; what is not a number there is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    for row in zip(*table.values(), strict=True):
+        writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
+    with storage.written_whole(path) as file:
+        file.write(text.getvalue().encode())
+    return Path(path)
 
 
 def columns_of(table: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``hardmax atlas``: every head of a real model on one text (P1)."""
+"""``hardmax atlas``: every head of a real model on one text, or on many (P1)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ import click
 import numpy as np
 
 import hardmax as hm
-from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
+from hardmax.cli.models import (
+    TextsDone,
+    layers_and_heads,
+    many_texts,
+    model_and_text,
+    number_list,
+    text_for,
+    texts_of,
+)
 from hardmax.cli.outputs import check_folder, number, out_folder, print_json, print_table
+from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from hardmax.models.atlas.corpus_atlas import CorpusAtlas, CorpusHead
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
 _MOST_HEADS = 400
@@ -23,6 +33,7 @@ _PLANES: dict[str, Any] = {"tokens": "tokens", "principal": "principal", "none":
 
 @click.command()
 @model_and_text
+@many_texts
 @layers_and_heads
 @click.option(
     "--positions",
@@ -44,6 +55,9 @@ def atlas(
     model: str | None,
     text: str | None,
     file: Path | None,
+    texts: str | None,
+    field: str | None,
+    checkpoint: Path | None,
     layers: str | None,
     heads: str | None,
     positions: str | None,
@@ -53,13 +67,14 @@ def atlas(
     as_json: bool,
     hub: bool,
 ) -> None:
-    """What every head of a trained model does on one text.
+    """What every head of a trained model does on one text, or on many.
 
     MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub; both need the
     extra models. Without MODEL the bundled model is read. Per head:
     margins in units of temperature, distance to hardmax and what margins guarantee for it, keys that can win
     (certified) and keys that do, sinks, distances to walls. Per layer: the exact routing cells of all heads
-    together on a plane of inputs.
+    together on a plane of inputs. With --texts: means over texts with intervals over texts, without keys
+    that can win and cells.
 
     \b
     Examples:
@@ -67,13 +82,20 @@ def atlas(
       hardmax atlas ./all-MiniLM-L6-v2 --text "The cat sat on the mat."
       hardmax atlas ./gpt2 --file page.txt --layers 0,3-5 --heads 0-3 --json
       hardmax atlas ./gpt2 --file page.txt --positions 7,31 --plane 3,9,12 --out atlas
+      hardmax atlas ./all-MiniLM-L6-v2 --texts lines.txt --checkpoint run --out atlas
     """
+    from hardmax.models.atlas.head_atlas import HeadAtlas
     from hardmax.models.bundled import bundled_source
 
-    words = text_for(model, text, file)
+    words = text_for(model, text, file, texts_of(texts, field))
     if out is not None:
         check_folder(out)
-    found = hm.head_atlas(
+    if texts is not None and (positions is not None or plane != "principal"):
+        raise InvalidInputError("--positions and --plane belong to one text; leave them out with --texts.")
+    if checkpoint is not None and texts is None:
+        raise InvalidInputError("--checkpoint belongs to --texts, which was not given.")
+    done: Any = _layer_done if texts is None else TextsDone()
+    found: HeadAtlas | CorpusAtlas = hm.head_atlas(
         bundled_source() if model is None else model,
         words,
         hub=hub,
@@ -82,7 +104,8 @@ def atlas(
         positions=number_list(positions, "--positions"),
         plane=_PLANES[plane] if plane in _PLANES else number_list(plane, "--plane"),
         time_limit=time_limit,
-        progress=_layer_done if sys.stderr.isatty() else None,
+        checkpoint=checkpoint,
+        progress=done if sys.stderr.isatty() else None,
     )
     if out is not None:
         out.mkdir(exist_ok=True)
@@ -94,6 +117,9 @@ def atlas(
             click.echo(f"saved {path}", err=True)
     if as_json:
         print_json(found.summary())
+        return
+    if not isinstance(found, HeadAtlas):
+        _print_corpus(found)
         return
     _print_heads(found)
     if found.slices:
@@ -158,6 +184,41 @@ def _print_heads(found: HeadAtlas) -> None:
         "p at most", "do", "entropy", "wall", "sink",
     ]  # fmt: skip
     title = f"{found.model} ({found.family}) on {len(found.text_tokens)} tokens"
+    print_table(title, columns, map(row, found.heads), notes, most=_MOST_HEADS)
+
+
+def _print_corpus(found: CorpusAtlas) -> None:
+    def ends(record: CorpusHead, name: str, percent: bool = False) -> str:
+        mean, low, high = (part[name] for part in (record.mean, record.low, record.high))
+        form = _percent if percent else _short
+        return f"{form(mean)} ({form(low)}..{form(high)})" if not math.isnan(low) else form(mean)
+
+    def row(record: CorpusHead) -> list[str]:
+        return [
+            str(record.layer),
+            str(record.head),
+            ends(record, "margin"),
+            ends(record, "top_probability"),
+            ends(record, "share_within_10", percent=True),
+            _percent(record.mean["share_hard_10"]),
+            ends(record, "entropy"),
+            ends(record, "win_entropy"),
+            f"{record.sink} on {record.sink_texts}" if record.sink else "",
+            ends(record, "sink_share", percent=True) if record.sink else "",
+        ]
+
+    total = int(found.n_tokens.sum())
+    notes = [
+        f"Means over texts, in brackets {100 * found.confidence:g} % intervals over texts (Student's t).",
+        "margin: median lead of the winner in units of temperature; top p: median probability of the winner.",
+        "10 %: queries in per cent that are within 10 % of hardmax; sure: those whose margin guarantees it.",
+        "entropy: of the probabilities, in bits; of wins: over the largest possible.",
+        "sink: the most frequent one and on how many texts; share: its readers in per cent that it wins.",
+        f"Fidelity: probabilities within {number(found.probability_difference)} of the model's own.",
+        f"{found.seconds:.1f} s, {found.n_texts / found.seconds:.1f} texts per second.",
+    ]
+    columns = ["layer", "head", "margin", "top p", "10 %", "sure", "entropy", "of wins", "sink", "share"]
+    title = f"{found.model} ({found.family}) on {found.n_texts} texts, {total} tokens"
     print_table(title, columns, map(row, found.heads), notes, most=_MOST_HEADS)
 
 

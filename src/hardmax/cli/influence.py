@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import hardmax as hm
-from hardmax.cli.models import model_and_text, refuse_words, words_of
-from hardmax.cli.outputs import FILE, check_targets, out_option, print_json, print_table, save_and_draw
-from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.cli.models import TextsDone, many_texts, model_and_text, refuse_words, texts_of
+from hardmax.cli.outputs import check_targets, out_option, print_json, print_table, save_and_draw
+from hardmax.errors import InvalidInputError
+from hardmax.models.reading.texts import text_of
 
 if TYPE_CHECKING:
     from hardmax.models.atlas.frozen_norms import FrozenNormEffect
+    from hardmax.models.influence.corpus_influence import CorpusInfluence
     from hardmax.models.influence.influence_report import InfluenceReport
-    from hardmax.models.spread import Spread
+    from hardmax.models.spread import MeanIntervals, Spread
 
 
 @click.command()
 @model_and_text
-@click.option("--texts", type=FILE, help="A JSON file with names and texts, for the spread.")
+@many_texts
 @click.option(
     "--rule",
     "rules",
@@ -57,7 +59,9 @@ def influence(
     model: str | None,
     text: str | None,
     file: Path | None,
-    texts: Path | None,
+    texts: str | None,
+    field: str | None,
+    checkpoint: Path | None,
     hub: bool,
     rules: tuple[str, ...],
     baselines: tuple[str, ...],
@@ -75,12 +79,15 @@ def influence(
     models. Without MODEL the bundled model is read. Information sets
     follow the model's own routing; influence is measured by replacing input tokens and by gradients; sets
     are compared with random ones, with those of attention rollout, and with the best ones of the same size.
+    A .json file of --texts is reported text by text; other files of texts are a corpus, with intervals over
+    texts.
 
     \b
     Examples:
       hardmax influence --read-out 15
       hardmax influence path/to/model --text "The cat sat on the mat."
       hardmax influence path/to/model --texts texts.json --probes 8 --norms --json
+      hardmax influence path/to/model --texts lines.txt --probes 0 --checkpoint run
     """
     from hardmax.models.bundled import bundled_source
     from hardmax.models.reading.loading import as_source
@@ -88,8 +95,30 @@ def influence(
     check_targets(out, None)
     if model is None:
         refuse_words(text, file, texts)
-    named: dict[str, Any] = {"one sequence": None} if model is None else _texts(text, file, texts)
+    many = texts_of(texts, field)
+    corpus = many is not None and not str(texts).lower().endswith(".json")
+    named: dict[str, Any] = {"one sequence": None} if model is None else _texts(text, file, many)
+    if checkpoint is not None and not corpus:
+        raise InvalidInputError("--checkpoint belongs to a corpus: --texts with lines, JSONL or a glob.")
+    if corpus and (norms or position is not None):
+        raise InvalidInputError("--norms and --read-out belong to one text; leave them out for a corpus.")
     source = bundled_source() if model is None else as_source(model, hub=hub)
+    if corpus:
+        done = TextsDone()
+        found = hm.measure_influence(
+            source,
+            list(named.values()),
+            rules=rules,
+            baselines=baselines or None,
+            probes=probes,
+            n_draws=draws,
+            rng=seed,
+            checkpoint=checkpoint,
+            progress=(lambda _, n, total: done(n, total)) if sys.stderr.isatty() else None,
+        )
+        save_and_draw(found, out, None)
+        print_json(found.to_dict()) if as_json else _print_corpus(found)
+        return
     report = hm.measure_influence(
         source,
         named,
@@ -134,21 +163,48 @@ class _Passes:
         click.echo(f"\r\033[K{line}" + ("\n" if done == total else ""), nl=False, err=True)
 
 
-def _texts(text: str | None, file: Path | None, texts: Path | None) -> dict[str, str]:
+def _texts(text: str | None, file: Path | None, texts: dict[str, str] | None) -> dict[str, str]:
     if sum(given is not None for given in (text, file, texts)) != 1:
         raise InvalidInputError("exactly one of --text, --file and --texts must be given.")
     if file is not None:
-        return {file.name: words_of(file)}
-    if texts is None:
-        return {"text": str(text)}
-    try:
-        found = json.loads(words_of(texts))
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} is not: {error.msg}"
-        raise FileFormatError(f"{texts} must be JSON, but {where}.") from error
-    if not isinstance(found, dict) or not found or not all(isinstance(text, str) for text in found.values()):
-        raise FileFormatError(f'{texts} must be a JSON object of names and texts, as {{"name": "text"}}.')
-    return found
+        return {file.name: text_of(file)}
+    return {"text": str(text)} if texts is None else texts
+
+
+def _print_corpus(found: CorpusInfluence) -> None:
+    shown = ("share_compared", "size", "random", "recall", "rollout", "best")
+    parts = {name: found.interval(name) for name in (*shown, "gain", "rollout_gain")}
+    for j, measure in enumerate(found.measures):
+        rows = [
+            [
+                str(layer + 1),
+                rule,
+                *(_rounded(parts[name].mean[layer, i, j], "{:.1%}") for name in shown),
+                *(_interval(parts[name], (layer, i, j)) for name in ("gain", "rollout_gain")),
+            ]
+            for layer in range(found.n_layers)
+            for i, rule in enumerate(found.rules)
+        ]
+        notes = [
+            "Means over texts of medians over the compared tokens of each; in brackets "
+            f"{100 * found.confidence:g} % intervals over texts (Student's t).",
+            "Gain: 0 as a random set, 1 as the best of the size.",
+            f"{found.seconds:.1f} s, {len(found.names) / found.seconds:.2f} texts per second.",
+        ]
+        columns = [
+            "after", "rule", "compared", "set size", "random", "information set", "rollout", "best", "gain",
+            "rollout's gain",
+        ]  # fmt: skip
+        print_table(f"Recall of influence on {len(found.names)} texts: {measure}", columns, rows, notes)
+
+
+def _interval(found: MeanIntervals, place: tuple[int, int, int]) -> str:
+    mean, low, high = (float(part[place]) for part in (found.mean, found.low, found.high))
+    return _rounded(mean, "{:.2f}") + ("" if math.isnan(low) else f" ({low:.2f}..{high:.2f})")
+
+
+def _rounded(value: float, form: str) -> str:
+    return "" if math.isnan(value) else form.format(value)
 
 
 def _known(report: InfluenceReport, position: int | None) -> dict[str, dict[str, list[str]]]:

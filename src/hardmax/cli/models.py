@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +10,9 @@ from typing import Any, TypeVar
 import click
 
 from hardmax.cli.outputs import FILE
-from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.errors import InvalidInputError
+from hardmax.models.reading.texts import read_texts, text_of
+from hardmax.progress import duration
 
 _DIGITS = 5
 
@@ -30,6 +33,56 @@ def model_and_text(command: Command) -> Command:
     return command
 
 
+_TEXTS = click.option(
+    "--texts",
+    metavar="FILE|GLOB",
+    help="Many texts: a file with one per line, a .jsonl file, a .json object of names and texts, or a "
+    "quoted glob of text files.",
+)
+_FIELD = click.option("--field", help="The field of a .jsonl file that holds the text.  [default: text]")
+
+
+def many_texts(command: Command) -> Command:
+    """``--texts``, ``--field`` and ``--checkpoint``."""
+    checkpoint = click.option(
+        "--checkpoint",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="With --texts: keep every text that was measured in this folder, and go on from there.",
+    )
+    for option in (checkpoint, _FIELD, _TEXTS):
+        command = option(command)
+    return command
+
+
+def texts_of(texts: str | None, field: str | None) -> dict[str, str] | None:
+    """The texts of ``--texts``, by name; None where it was not given."""
+    if texts is None:
+        if field is not None:
+            raise InvalidInputError("--field belongs to --texts, which was not given.")
+        return None
+    return read_texts(texts, field=field)
+
+
+class TextsDone:
+    """One line on the terminal: how many texts are done, how fast, and how long the rest takes."""
+
+    def __init__(self) -> None:
+        self._begin, self._first = 0.0, -1
+
+    def __call__(self, done: int, total: int) -> None:
+        """Write the line."""
+        now, rate = time.monotonic(), ""
+        if self._first < 0:
+            self._begin, self._first = now, done
+        elif now > self._begin:
+            speed = (done - self._first) / (now - self._begin)
+            left = f", about {duration((total - done) / speed)} left" if done < total else ""
+            rate = f", {speed:.1f} texts per second{left}"
+        line = f"{done:,} of {total:,} texts{rate}"
+        click.echo(f"\r\033[K{line}" + ("\n" if done == total else ""), nl=False, err=True)
+
+
 def layers_and_heads(command: Command) -> Command:
     """``--layers`` and ``--heads``."""
     command = click.option("--heads", metavar="LIST", help="Which heads of each layer.")(command)
@@ -44,24 +97,20 @@ def refuse_words(*given: object) -> None:
         raise InvalidInputError("a text needs a MODEL with a tokenizer; the bundled model reads vectors.")
 
 
-def text_for(model: str | None, text: str | None, file: Path | None) -> str | None:
-    """The text of ``--text`` or ``--file``, of which MODEL needs one; None without MODEL."""
+def text_for(
+    model: str | None, text: str | None, file: Path | None, texts: dict[str, str] | None = None
+) -> Any:
+    """The text of ``--text`` or ``--file``, or the texts; MODEL needs one of them. None without MODEL."""
     if model is None:
-        refuse_words(text, file)
+        refuse_words(text, file, texts)
         return None
+    if texts is not None:
+        if text is not None or file is not None:
+            raise InvalidInputError("give one of --text, --file and --texts.")
+        return texts
     if (text is None) == (file is None):
         raise InvalidInputError("give one of --text and --file.")
-    return str(text) if file is None else words_of(file)
-
-
-def words_of(file: Path) -> str:
-    """What a text file holds."""
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} must be a text file, but does not exist or is a folder.")
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{file} must be a text file in UTF-8, but is not.") from error
+    return str(text) if file is None else text_of(file)
 
 
 def number_list(text: str | None, name: str) -> tuple[int, ...] | None:

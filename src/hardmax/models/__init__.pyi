@@ -1,5 +1,6 @@
 from hardmax.models.atlas.assumptions import AssumptionReport as AssumptionReport
 from hardmax.models.atlas.assumptions import check_assumptions as check_assumptions
+from hardmax.models.atlas.corpus_atlas import CorpusAtlas as CorpusAtlas
 from hardmax.models.atlas.frozen_norms import FrozenNormEffect as FrozenNormEffect
 from hardmax.models.atlas.frozen_norms import frozen_norm_effect as frozen_norm_effect
 from hardmax.models.atlas.head_atlas import HeadAtlas as HeadAtlas
@@ -9,10 +10,16 @@ from hardmax.models.atlas.router_flips import RouterLayer as RouterLayer
 from hardmax.models.atlas.router_flips import router_flips as router_flips
 from hardmax.models.atlas.score_errors import ProjectedAttention as ProjectedAttention
 from hardmax.models.bundled import bundled_source as bundled_source
+from hardmax.models.comparisons.along_training import AlongTraining as AlongTraining
+from hardmax.models.comparisons.along_training import along_training as along_training
+from hardmax.models.comparisons.compare import ModelComparison as ModelComparison
+from hardmax.models.comparisons.compare import compare as compare
+from hardmax.models.influence.corpus_influence import CorpusInfluence as CorpusInfluence
 from hardmax.models.influence.influence_report import InfluenceReport as InfluenceReport
 from hardmax.models.influence.interventions import measure_influence as measure_influence
 from hardmax.models.influence.routing_flow import TokenFlow as TokenFlow
 from hardmax.models.influence.routing_flow import token_flow as token_flow
 from hardmax.models.reading.encoders import encoder_transformer as encoder_transformer
 from hardmax.models.reading.encoders import token_embeddings as token_embeddings
+from hardmax.models.reading.texts import read_texts as read_texts
 from hardmax.models.report.report import ModelReport as ModelReport

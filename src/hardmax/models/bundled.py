@@ -9,7 +9,9 @@ alone asks, and the queries of the other tokens may read nothing there.
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +70,22 @@ class BundledSource:
         """How positions are called: x1, ..., xT and CLS, as P2 writes them."""
         return (*(f"x{t + 1}" for t in range(self.model.shape.n_tokens)), "CLS")
 
-    def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
-        """Send the sequence through the model and show each wanted layer to ``visit``, in order.
+    def digest(self) -> str:
+        """SHA-256 of the parameters."""
+        return hashlib.sha256(self.model.vector.astype("<f4").tobytes()).hexdigest()
+
+    def read(
+        self,
+        text: Any,
+        visit: Visit,
+        *,
+        layers: tuple[int, ...] | None = None,
+        inputs: Mapping[int, Any] | None = None,
+    ) -> TextReading:
+        """Send a sequence through the model and show each wanted layer to ``visit``, in order.
+
+        ``text`` is a sequence of vectors (T, d); None for the source's own. Layers for which there are
+        ``inputs`` (T + 1, E), CLS last, are shown as they act on these.
 
         The differences compare scores and probabilities that are rebuilt from the captured queries and keys
         with those of the model's own forward pass.
@@ -77,22 +93,26 @@ class BundledSource:
         Raises
         ------
         InvalidInputError
-            When a text is given: this model reads vectors. When there is no such layer.
+            When words are given: this model reads vectors. When there is no such layer.
         """
-        if text is not None:
+        if isinstance(text, str):
             raise InvalidInputError(
                 "text must be left out for the bundled model, because it reads vectors and not words; give a "
                 "model with a tokenizer to read a text."
             )
+        sequence = self.sequence if text is None else np.asarray(text, dtype=np.float64)
         wanted = chosen(layers, self.n_layers, "layers")
         shape, vector = self.model.shape, self.model.vector
         start = time.process_time()
-        states, _ = run_states(shape, vector, self.sequence[None])
+        states, _ = run_states(shape, vector, sequence[None])
         seconds = time.process_time() - start
         differences = []
         for index in wanted:
-            captured = _captured(index, states[index], head_weights(shape, vector, index))
-            differences.append(_differences(captured, states[index]))
+            weights, state = head_weights(shape, vector, index), states[index]
+            captured = _captured(index, np.concatenate([state.tokens[0], state.cls[:1]]), state, weights)
+            differences.append(_differences(captured, state))
+            if inputs is not None and index in inputs:
+                captured = _captured(index, np.asarray(inputs[index], np.float64), state, weights)
             visit(captured)
         scores, probabilities = zip(*differences, strict=True)
         return TextReading(
@@ -104,9 +124,10 @@ class BundledSource:
             forward_seconds=seconds,
         )
 
-    def disturb(self, text: str | None) -> SequenceInterventions:
-        """The sequence, ready to have its tokens replaced (:func:`hardmax.measure_influence`)."""
-        return SequenceInterventions(self.model.shape, self.model.vector, self.sequence)
+    def disturb(self, text: Any) -> SequenceInterventions:
+        """A sequence, ready to have its tokens replaced (:func:`hardmax.measure_influence`)."""
+        sequence = self.sequence if text is None else text
+        return SequenceInterventions(self.model.shape, self.model.vector, sequence)
 
 
 def bundled_source(*, rng: int | np.random.Generator = 0) -> BundledSource:
@@ -192,10 +213,9 @@ class SequenceInterventions:
         raise InvalidInputError("probes must be 0 for the bundled model, whose gradients are not measured.")
 
 
-def _captured(index: int, states: LayerStates, weights: HeadWeights) -> CapturedLayer:
-    """One layer: every token asks and CLS last; only tokens are read."""
-    tokens = states.tokens[0]
-    inputs = np.concatenate([tokens, states.cls[:1]])
+def _captured(index: int, inputs: Floats, states: LayerStates, weights: HeadWeights) -> CapturedLayer:
+    """One layer on inputs (T + 1, E): every token asks and CLS last; only tokens are read."""
+    tokens = inputs[:-1]
     present = np.ones((len(inputs), len(tokens)), dtype=bool)
     if states.scores is None:  # the last layer, where the model computes nothing for the other tokens
         present[:-1] = False

@@ -50,11 +50,15 @@ _WHOLE = {
     "Advice": ("advice.draw_advice", "advice"),
     "CertifiedTemperature": ("temperatures.draw_certified", "a certified temperature"),
     "RouterFlips": ("atlases.draw_flips", "decisions"),
+    "CorpusAtlas": ("corpora.draw_corpus_atlas", "an atlas"),
+    "CorpusInfluence": ("corpora.draw_corpus_influence", "influence"),
+    "ModelComparison": ("corpora.draw_comparison", "a comparison"),
     "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
     "TokenFlow": ("atlases.draw_routes", "a flow of tokens"),
     "LayerSlice": ("atlases.draw_slice", "a slice"),
 }
 _FIGURES = {
+    "AlongTraining": "corpora.draw_along_training",
     "Recovery": "trainings.draw_probe",
     "TrainingGeometry": "trainings.draw_training_geometry",
 }

@@ -12,21 +12,19 @@ reach are bounds. ``docs/atlas.md`` lists them.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.models.atlas.corpus_atlas import CorpusAtlas, corpus_atlas
 from hardmax.models.atlas.head_measures import QueryMeasures, key_usage, measure_queries
 from hardmax.models.atlas.layer_cells import (
     LayerSlice,
@@ -45,10 +43,10 @@ from hardmax.models.reading.sources import (
     chosen,
     integers,
 )
+from hardmax.models.reading.texts import is_corpus
 from hardmax.networks.block import many
 from hardmax.progress import shown
-from hardmax.results import Result, strict
-from hardmax.storage import written_whole
+from hardmax.results import Result, write_csv, write_json
 
 if TYPE_CHECKING:
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
@@ -250,22 +248,11 @@ class HeadAtlas(Result):
 
     def to_json(self, path: str | os.PathLike[str]) -> Path:
         """Write :meth:`summary` as strict JSON, whole or not at all."""
-        text = json.dumps(strict(self.summary()), indent=1, allow_nan=False, ensure_ascii=False)
-        with written_whole(path) as file:
-            file.write((text + "\n").encode())
-        return Path(path)
+        return write_json(path, self.summary())
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the table of heads, one line each; what is not a number there is empty."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        columns = self._table()
-        writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow(["" if isinstance(value, float) and np.isnan(value) else value for value in row])
-        with written_whole(path) as file:
-            file.write(text.getvalue().encode())
-        return Path(path)
+        return write_csv(path, self._table())
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -315,9 +302,19 @@ def _facts(reading: TextReading) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------
 
 
+@overload
+def head_atlas(model: Any, text: str | None = None, **options: Any) -> HeadAtlas: ...
+
+
+@overload
 def head_atlas(
+    model: Any, text: Sequence[str] | Mapping[str, str] | Floats, **options: Any
+) -> CorpusAtlas: ...
+
+
+def head_atlas(  # type: ignore[misc]
     model: Any,
-    text: str | None = None,
+    text: str | Sequence[str] | Mapping[str, str] | Floats | None = None,
     *,
     tokenizer: Any = None,
     hub: bool = False,
@@ -327,17 +324,22 @@ def head_atlas(
     plane: str | Sequence[int] | None = "tokens",
     time_limit: float | None = 60.0,
     sink_factor: float = 4.0,
+    confidence: float = 0.95,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | Progress | None = None,
-) -> HeadAtlas:
-    """What every head of a model does on one text.
+) -> HeadAtlas | CorpusAtlas:
+    """What every head of a model does on one text, or on many.
 
     Parameters
     ----------
     model : path, hub id, torch module or Source
         A local folder, a name on the hub (only with ``hub=True``), a module with its ``tokenizer``, or
         anything that shows its layers (:class:`hardmax.models.reading.sources.Source`).
-    text : str, optional
-        What the model reads; a Source may have a text of its own.
+    text : str, or many of them, optional
+        What the model reads; a Source may have a text of its own. A list of texts, a dictionary of names and
+        texts (:func:`hardmax.models.read_texts` reads them from files) or, for models of
+        :mod:`hardmax.training`, an array (B, T, d) of sequences gives a :class:`~hardmax.models.CorpusAtlas`:
+        statistics per head with intervals over texts, without slices and keys that can win.
     tokenizer : optional
         For a module.
     hub : bool
@@ -354,13 +356,18 @@ def head_atlas(
         Seconds per slice; a slice that needs more says ``complete=False``.
     sink_factor : float
         A sink wins at least this many times its even share (and a quarter of its readers).
+    confidence : float
+        Of the intervals over texts, where there are many.
+    checkpoint : path-like, optional
+        For many texts: a folder in which every text that was measured is kept. A run that was killed goes on
+        from there with the same call, and loses at most one text.
     progress : bool or callable, optional
-        ``True`` shows a bar on standard error; a function is called with the number of layers done and their
-        total.
+        ``True`` shows a bar on standard error; a function is called with the number of layers (for many
+        texts: of texts) done and their total.
 
     Returns
     -------
-    HeadAtlas
+    HeadAtlas, or CorpusAtlas for many texts
 
     Examples
     --------
@@ -384,6 +391,25 @@ def head_atlas(
     >>> [(record.keys_can_win, record.keys_do_win) for record in atlas.heads]
     [(6, 4), (6, 3)]
     """
+    if is_corpus(text):
+        if positions is not None or plane not in ("principal", None):
+            raise InvalidInputError(
+                "positions and plane must be left out for many texts, which have no slices; give one text."
+            )
+        return corpus_atlas(
+            model,
+            text,
+            tokenizer=tokenizer,
+            hub=hub,
+            layers=layers,
+            heads=heads,
+            sink_factor=sink_factor,
+            confidence=confidence,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+    if checkpoint is not None:
+        raise InvalidInputError("checkpoint belongs to many texts, but one was given; try [text].")
     source = as_source(model, tokenizer=tokenizer, hub=hub)
     with shown(progress, lambda done, total: (done / total, f"{done} of {total} layers")) as report:
         recorder = AtlasRecorder(

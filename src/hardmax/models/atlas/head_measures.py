@@ -46,6 +46,7 @@ class QueryMeasures:
     top_probability: Floats  # of the winner itself
     total_variation: Floats  # measured distance to hardmax
     total_variation_bound: Floats  # what margin and number of keys guarantee for it
+    entropy: Floats  # of its probabilities, in bits
     output_distance: Floats  # between the outputs of softmax and of hardmax, over the norm of the former
     wall_distance: Floats  # of the query to the boundary of its cell; infinite where no wall exists
     wall_rounding: Floats  # how far rounding may have moved that distance, proven
@@ -143,6 +144,9 @@ class _Part:
             weights = np.exp(-lead)  # zero where a key is masked
             total = weights.sum(axis=1)
             odds = (n - m) / m * np.exp(-margin)
+            # log2 of 1/p is (lead + log total) / log 2; a masked key has weight 0 and an infinite lead
+            spread_out = np.where(weights > 0.0, weights * lead, 0.0).sum(axis=1) / total
+            entropy = (spread_out + np.log(total)) / np.log(2.0)
             weights /= np.where(self.reads, total, 1.0)[:, None]
             soft = weights @ values
             hard = values[self.winner]
@@ -158,6 +162,7 @@ class _Part:
                 "top_probability": 1.0 / total,
                 "total_variation": np.where(self.rival, weights, 0.0).sum(axis=1),
                 "total_variation_bound": odds / (1.0 + odds),
+                "entropy": entropy,
                 "output_distance": np.where(moved > 0.0, moved / length, 0.0),
                 "wall_distance": walls,
                 "wall_rounding": rounding,

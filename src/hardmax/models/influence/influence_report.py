@@ -69,6 +69,21 @@ class TextInfluence:
         return self.flows[0].tokens
 
 
+MEDIANS = ("size", "recall", "random", "rollout", "best", "gain", "rollout_gain", "advantage", "own_share")
+"""What a corpus keeps of each text: medians over its compared tokens (fields of :class:`RecallSummary`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """Tokens whose sets say something, and their numbers."""
+
+    n_tokens: int
+    share_compared: float
+    share_full: float
+    text: NDArray[np.int64]  # which text each comes from
+    values: dict[str, Floats]
+
+
 @dataclass(frozen=True)
 class RecallSummary:
     """Recall after one layer under one rule by one measure, over all tokens of all texts.
@@ -165,6 +180,34 @@ class InfluenceReport(Result):
         if not 1 <= after <= self.n_layers:
             raise InvalidInputError(f"layer must be from 1 to {self.n_layers}, but was {layer}.")
         i, j = _index("rule", rule, self.rules), _index("measure", measure, self.measures)
+        found = self._compared(after, i, j)
+        return RecallSummary(
+            layer=after,
+            rule=self.rules[i],
+            measure=self.measures[j],
+            n_tokens=found.n_tokens,
+            share_compared=found.share_compared,
+            share_full=found.share_full,
+            **{
+                name: spread(column, found.text, n_bootstrap=self.n_bootstrap, rng=self.seed)
+                for name, column in found.values.items()
+            },
+        )
+
+    def medians(self) -> Floats:
+        """Medians of :data:`MEDIANS` over compared tokens, the share compared last: (L, R, M, columns)."""
+        shape = (self.n_layers, len(self.rules), len(self.measures))
+        found = np.full((*shape, len(MEDIANS) + 1), np.nan)
+        for layer, i, j in np.ndindex(shape):
+            one = self._compared(layer + 1, i, j)
+            for k, name in enumerate(MEDIANS):
+                known = one.values[name][np.isfinite(one.values[name])]
+                found[layer, i, j, k] = np.median(known) if len(known) else np.nan
+            found[layer, i, j, -1] = one.share_compared
+        return found
+
+    def _compared(self, after: int, i: int, j: int) -> _Compared:
+        """The tokens whose sets are neither empty nor full after a layer, under a rule, by a measure."""
         rows = (
             (self.columns["layer"] == after)
             & (self.columns["rule"] == i)
@@ -194,17 +237,12 @@ class InfluenceReport(Result):
             "advantage": of["recall"] - of["rollout"],
             "own_share": own,
         }
-        return RecallSummary(
-            layer=after,
-            rule=self.rules[i],
-            measure=self.measures[j],
+        return _Compared(
             n_tokens=len(size),
             share_compared=float(compared.mean()) if len(size) else float("nan"),
             share_full=float((size == candidates).mean()) if len(size) else float("nan"),
-            **{
-                name: spread(column, of["text"], n_bootstrap=self.n_bootstrap, rng=self.seed)
-                for name, column in values.items()
-            },
+            text=of["text"],
+            values=values,
         )
 
     def summaries(self) -> tuple[RecallSummary, ...]:

@@ -20,20 +20,23 @@ the information sets (:mod:`hardmax.models.influence.influence_report`).
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.models.influence.corpus_influence import CorpusInfluence, corpus_influence
 from hardmax.models.influence.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
 from hardmax.models.reading.capture import implementation
 from hardmax.models.reading.loading import as_source, in_float32, read
 from hardmax.models.reading.sources import named_texts, required
+from hardmax.models.reading.texts import is_corpus
 from hardmax.progress import shown
 
 Floats = NDArray[np.float64]
@@ -288,9 +291,19 @@ def _relative_error(total: Floats, m: int, d: int) -> float:
     return float(np.median(known)) if known.size else 0.0
 
 
+@overload
 def measure_influence(
+    model: Any, texts: str | dict[str, str] | None = None, **options: Any
+) -> InfluenceReport: ...
+
+
+@overload
+def measure_influence(model: Any, texts: Sequence[str] | Floats, **options: Any) -> CorpusInfluence: ...
+
+
+def measure_influence(  # type: ignore[misc]
     model: Any,
-    texts: str | Sequence[str] | dict[str, str] | None = None,
+    texts: str | Sequence[str] | dict[str, str] | Floats | None = None,
     *,
     rules: Sequence[str] = ("argmax", "top-3", "mass 0.5"),
     baselines: Sequence[str] | None = None,
@@ -300,15 +313,20 @@ def measure_influence(
     n_draws: int = 200,
     n_bootstrap: int = 1000,
     rng: int = 0,
+    confidence: float = 0.95,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | Progress | None = None,
-) -> InfluenceReport:
+) -> InfluenceReport | CorpusInfluence:
     r"""How much of the influence of input tokens on output tokens lies inside the information sets.
 
     Parameters
     ----------
     model : OpenModel, path, hub id or torch module
-    texts : str, sequence of str, or dict from names to texts
-        None for a source that has a sequence of its own.
+    texts : str, dict from names to texts, or sequence of str
+        None for a source that has a sequence of its own. One text, or a few by name, are kept with all their
+        matrices in an :class:`~hardmax.models.InfluenceReport`. A list of texts (or, for models of
+        :mod:`hardmax.training`, an array (B, T, d) of sequences) is a corpus: of each text only its medians
+        are kept, and a :class:`~hardmax.models.CorpusInfluence` has intervals over texts.
     rules : sequence of str
         Under which the sets are made: ``argmax``, ``top-K``, ``mass M``.
     baselines : sequence of {"mean", "mask", "zero"}, optional
@@ -325,14 +343,19 @@ def measure_influence(
     n_bootstrap : int
     rng : int
         The seed of draws, directions and bootstrap.
+    confidence : float
+        Of the intervals over the texts of a corpus.
+    checkpoint : path-like, optional
+        For a corpus: a folder in which every text that was measured is kept. A run that was killed goes on
+        from there with the same call, and loses at most one text.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with the name of a text, the passes
         through the model that were made for it, and how many there will be: a long text takes tokens times
-        (baselines plus directions) of them.
+        (baselines plus directions) of them. For a corpus: with ``"texts"``, the number done and their total.
 
     Returns
     -------
-    InfluenceReport
+    InfluenceReport, or CorpusInfluence for a list of texts
 
     Examples
     --------
@@ -346,26 +369,33 @@ def measure_influence(
     >>> int(report.texts[0].influence["ablation mean"][-1, -1].argmax()) in read_out
     True
     """
-    named = named_texts(texts)
     source = as_source(model, tokenizer=tokenizer, hub=hub)
-    measured = []
+    corpus = is_corpus(texts) and not isinstance(texts, dict)
+    if checkpoint is not None and not corpus:
+        raise InvalidInputError("checkpoint belongs to a list of texts, but none was given; try [text].")
+
+    def influence(name: str, text: Any, seed: int, passed: Progress | None) -> TextInfluence:
+        disturbed = disturb(source, text)
+        flow, rollout = FlowRecorder([*rules, CANDIDATES]), RolloutRecorder()
+        reading = read(source, text, [flow, rollout])
+        flows, walks = flow.flows(reading), rollout.rollout(len(reading.key_tokens))
+        options: Any = {"baselines": baselines, "probes": probes, "rng": seed, "progress": passed}
+        return text_influence(disturbed, flows, walks, name=name, **options)
+
     with shown(progress, lambda name, done, total: (done / total, name)) as passed:
-        for i, (name, text) in enumerate(named.items()):
-            disturbed = disturb(source, text)
-            flow, rollout = FlowRecorder([*rules, CANDIDATES]), RolloutRecorder()
-            reading = read(source, text, [flow, rollout])
-            measured.append(
-                text_influence(
-                    disturbed,
-                    flow.flows(reading),
-                    rollout.rollout(len(reading.key_tokens)),
-                    name=name,
-                    baselines=baselines,
-                    probes=probes,
-                    rng=rng + i,
-                    progress=passed,
-                )
+        if corpus:
+            asked = {"rules": list(rules), "baselines": baselines, "probes": probes, "rng": rng}
+            return corpus_influence(
+                source,
+                texts,
+                lambda text: influence("text", text, rng, None),
+                settings={**asked, "n_draws": n_draws},
+                confidence=confidence,
+                checkpoint=checkpoint,
+                progress=None if passed is None else partial(passed, "texts"),
             )
+        named = named_texts(texts)  # type: ignore[arg-type]
+        measured = [influence(name, text, rng + i, passed) for i, (name, text) in enumerate(named.items())]
     return report_of(source.name, measured, n_draws=n_draws, n_bootstrap=n_bootstrap, rng=rng)
 
 

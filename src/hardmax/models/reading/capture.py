@@ -22,7 +22,7 @@ left out.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FidelityError, UnsupportedModelError
+from hardmax.errors import DimensionMismatchError, FidelityError, UnsupportedModelError
 from hardmax.models.reading.families import FAMILIES, Family, QueryWay, attention_modules, output_weights
 from hardmax.models.reading.sources import CapturedLayer, required, softmax
 
@@ -243,6 +243,40 @@ def watch(
             forward(model, inputs)
     except _Enough:
         pass
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def receiving(model: Any, family: Family, inputs: Mapping[int, NDArray[Any]] | None) -> Iterator[None]:
+    """Attention of some layers receives other inputs (Q, d_model) than the layers before it computed.
+
+    What stands behind attention still gets the model's own states, but the next layer's attention is given
+    its inputs again, so each layer is asked about exactly the states that were handed over.
+    """
+    torch = required("torch")
+
+    def hook(other: NDArray[Any]) -> Callable[..., Any]:
+        def replaced(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            own = args[0] if args else kwargs["hidden_states"]
+            given = torch.from_numpy(np.array(other))[None].to(own)
+            if given.shape != own.shape:
+                raise DimensionMismatchError(
+                    f"inputs must have the shape {tuple(own.shape[1:])} of the layer's own, but have "
+                    f"{tuple(given.shape[1:])}."
+                )
+            return ((given, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": given})
+
+        return replaced
+
+    handles = [
+        module.register_forward_pre_hook(hook(inputs[index]), with_kwargs=True)
+        for index, (module, _) in enumerate(attention_modules(model, family))
+        if inputs is not None and index in inputs
+    ]
+    try:
+        yield
     finally:
         for handle in handles:
             handle.remove()

@@ -19,6 +19,7 @@ it: :func:`alone` makes the others wait.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import time
@@ -39,6 +40,7 @@ from hardmax.models.reading.capture import (
     differences,
     forward,
     native_difference,
+    receiving,
     watch,
     within_limit,
 )
@@ -193,6 +195,16 @@ class OpenModel:
             f"{'/'.join(str(h) for h in sorted(set(self.heads)))} heads, {self.precision})"
         )
 
+    def digest(self) -> str:
+        """SHA-256 of all weights with their names: the same for the same numbers, wherever they lie."""
+        torch = required("torch")
+        found = hashlib.sha256()
+        for name, tensor in sorted(self.module.state_dict().items()):
+            numbers = tensor.detach().cpu().contiguous()
+            found.update(f"{name} {numbers.dtype} {tuple(numbers.shape)} ".encode())
+            found.update(numbers.reshape(-1).view(torch.uint8).numpy().data)
+        return found.hexdigest()
+
     # Texts
     # ----------------------------------------------------------------------------------------------
 
@@ -242,7 +254,12 @@ class OpenModel:
     # ----------------------------------------------------------------------------------------------
 
     def read(
-        self, text: str | Mapping[str, Any] | None, visit: Visit, *, layers: tuple[int, ...] | None = None
+        self,
+        text: str | Mapping[str, Any] | None,
+        visit: Visit,
+        *,
+        layers: tuple[int, ...] | None = None,
+        inputs: Mapping[int, Any] | None = None,
     ) -> TextReading:
         """Send a text through the model and show each wanted layer to ``visit``, in order.
 
@@ -256,6 +273,9 @@ class OpenModel:
             kept.
         layers : tuple of int, optional
             Which layers; all of them by default.
+        inputs : mapping from layers to arrays (Q, d_model), optional
+            What attention of these layers receives instead of the model's own states
+            (:func:`~hardmax.models.reading.capture.receiving`).
 
         Raises
         ------
@@ -264,12 +284,12 @@ class OpenModel:
         """
         if text is None:
             raise InvalidInputError(f"a text must be given to read {self.name}.")
-        inputs = self._inputs(text)
-        wanted, inputs = chosen(layers, self.n_layers, "layers"), self._accepted(inputs)
+        wanted, encoded = chosen(layers, self.n_layers, "layers"), self._accepted(self._inputs(text))
         worst, native, n_keys = Differences(), None, 0
         while wanted:
-            group = self._group(inputs, wanted)
-            found, rough = self._compared(inputs, group)
+            with receiving(self._body, self.places, inputs):
+                group = self._group(encoded, wanted)
+                found, rough = self._compared(encoded, group)
             worst = worst.with_largest(found)
             native = rough if native is None or rough is None else max(native, rough)
             within_limit(worst, model=self.name)
@@ -277,14 +297,14 @@ class OpenModel:
             n_keys = group[0].layer.n_keys
             while group:
                 visit(group.pop(0).layer)
-        names = self._names(inputs, n_keys)
+        names = self._names(encoded, n_keys)
         return TextReading(
             tokens=names,
             key_tokens=names,
             score_difference=worst.scores,
             probability_difference=worst.probabilities,
             native_difference=native,
-            forward_seconds=self._seconds(inputs),
+            forward_seconds=self._seconds(encoded),
             query_difference=worst.queries,
             output_difference=worst.outputs,
             precision=self.precision,
@@ -513,22 +533,26 @@ def _wide(value: Any, half: tuple[Any, ...]) -> Any:
 
 def read(
     model: Any,
-    text: str | None,
+    text: Any,
     recorders: Sequence[Recorder],
     *,
     tokenizer: Any = None,
     hub: bool = False,
+    inputs: Mapping[int, Any] | None = None,
 ) -> TextReading:
     """Send a text through a model once and show each layer to the recorders that need it, in their order.
 
     Parameters
     ----------
     model : Source, path, hub id or torch module
-    text : str or None
+    text : str, sequence (T, d) or None
         None where the source has a sequence of its own.
     recorders : sequence of Recorder
     tokenizer, hub
         As in :func:`hardmax.head_atlas`.
+    inputs : mapping from layers to arrays (Q, d_model), optional
+        What attention of these layers receives instead of the model's own states, where the source can do
+        that.
 
     Returns
     -------
@@ -554,7 +578,16 @@ def read(
 
     together = sorted({index for layers in needed for index in layers or ()})
     source = as_source(model, tokenizer=tokenizer, hub=hub)
-    return source.read(text, show, layers=None if None in needed else tuple(together))
+    wanted = None if None in needed else tuple(together)
+    if inputs is None:
+        return source.read(text, show, layers=wanted)
+    if "inputs" not in inspect.signature(source.read).parameters:
+        raise InvalidInputError(
+            f"{source.name} must take inputs of its layers to be given some, but does not."
+        )
+    given: Any = source
+    reading: TextReading = given.read(text, show, layers=wanted, inputs=inputs)
+    return reading
 
 
 def as_source(model: Any, *, tokenizer: Any = None, hub: bool = False) -> Source:

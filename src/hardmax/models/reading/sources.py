@@ -227,7 +227,7 @@ class Source(Protocol):
         """The number of heads of each layer."""
         ...
 
-    def read(self, text: str | None, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
+    def read(self, text: Any, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
         """Send a text through the model and show each wanted layer to ``visit``, in order."""
         ...
 
@@ -245,13 +245,13 @@ class Recorder(Protocol):
         ...
 
 
-def named_texts(texts: str | Sequence[str] | Mapping[str, str | None] | None) -> dict[str, str | None]:
+def named_texts(texts: str | Sequence[str] | Mapping[str, str | None] | None) -> dict[str, Any]:
     """Texts with names, in order, from what a caller may give; None stands for a source's own sequence.
 
     >>> named_texts(["one", "two"])
     {'text 1': 'one', 'text 2': 'two'}
     """
-    named: dict[str, str | None]
+    named: dict[str, Any]
     if texts is None or isinstance(texts, str):
         named = {"text": texts}
     elif isinstance(texts, Mapping):

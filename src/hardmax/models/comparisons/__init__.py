@@ -1,0 +1,1 @@
+"""Two models head by head, and one model along its training."""

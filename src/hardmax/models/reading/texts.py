@@ -1,0 +1,129 @@
+"""Many texts from files: one per line, one per line of JSON, one per file, or named in a JSON object."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.models.reading.sources import named_texts
+
+
+def read_texts(source: str | os.PathLike[str], *, field: str | None = None) -> dict[str, str]:
+    """Texts with names, in the order of the file.
+
+    Parameters
+    ----------
+    source : path or glob
+        A pattern with ``*``, ``?`` or ``[`` (``"pages/*.txt"``): one text per file, named by the file. A
+        ``.jsonl`` file: one JSON value per line, an object whose ``field`` is the text or a string. A
+        ``.json`` file: one object of names and texts. Any other file: one text per line. Empty lines are left
+        out; lines count from 1.
+    field : str, optional
+        Which field of the objects of a JSONL file holds the text; ``"text"`` if not given.
+
+    Returns
+    -------
+    dict from names to texts
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "lines.txt").write_text("The cat sat.\\n\\nA dog ran.\\n")
+    >>> read_texts(folder / "lines.txt")
+    {'line 1': 'The cat sat.', 'line 3': 'A dog ran.'}
+    >>> _ = (folder / "rows.jsonl").write_text('{"body": "A bird sang."}\\n')
+    >>> read_texts(folder / "rows.jsonl", field="body")
+    {'line 1': 'A bird sang.'}
+    """
+    pattern = os.fspath(source)
+    path = Path(pattern)
+    lines = path.suffix.lower() == ".jsonl"
+    if field is not None and not lines:
+        raise InvalidInputError(f"field belongs to a .jsonl file, but the texts come from {pattern}.")
+    if not path.exists() and glob.has_magic(pattern):
+        files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(name)]
+        texts = {str(file): text_of(file) for file in files}
+    elif lines:
+        texts = _json_lines(path, "text" if field is None else field)
+    elif path.suffix.lower() == ".json":
+        texts = _json_object(path)
+    else:
+        texts = {f"line {i}": line for i, line in enumerate(text_of(path).splitlines(), start=1)}
+    texts = {name: text.strip() for name, text in texts.items() if text.strip()}
+    if not texts:
+        raise FileFormatError(f"{pattern} must hold at least one text, but holds none.")
+    return texts
+
+
+def text_of(file: Path) -> str:
+    """What a text file holds."""
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} must be a text file, but does not exist or is a folder.")
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{file} must be a text file in UTF-8, but is not.") from error
+
+
+def _json_lines(path: Path, field: str) -> dict[str, str]:
+    texts = {}
+    for i, line in enumerate(text_of(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise FileFormatError(
+                f"{path} must hold JSON on every line, but line {i} is not: {error.msg}."
+            ) from error
+        text = found.get(field) if isinstance(found, dict) else found
+        if not isinstance(text, str):
+            has = f"has the fields {', '.join(sorted(found))}" if isinstance(found, dict) else "is no text"
+            raise FileFormatError(f"{path} must have a text in field {field!r}, but line {i} {has}.")
+        texts[f"line {i}"] = text
+    return texts
+
+
+def _json_object(path: Path) -> dict[str, str]:
+    try:
+        found = json.loads(text_of(path))
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} is not: {error.msg}"
+        raise FileFormatError(f"{path} must be JSON, but {where}.") from error
+    if not isinstance(found, dict) or not found or not all(isinstance(text, str) for text in found.values()):
+        raise FileFormatError(f'{path} must be a JSON object of names and texts, as {{"name": "text"}}.')
+    return found
+
+
+def is_corpus(texts: Any) -> bool:
+    """Whether these are many texts: a list, a dictionary of names and texts, or an array (B, T, d).
+
+    >>> is_corpus("one text"), is_corpus(["one text"]), is_corpus({"name": "one text"})
+    (False, True, True)
+    """
+    if isinstance(texts, np.ndarray):
+        return texts.ndim == 3
+    if isinstance(texts, Mapping):
+        return bool(texts) and all(isinstance(text, str) for text in texts.values())
+    return isinstance(texts, Sequence) and not isinstance(texts, str)
+
+
+def checked_texts(texts: Any) -> dict[str, Any]:
+    """Many texts with names; every one must be a text or a sequence of vectors."""
+    named: dict[str, Any] = dict(named_texts(texts))
+    for name, text in named.items():
+        words = isinstance(text, str)
+        if not (text.strip() if words else np.ndim(text) == 2):
+            was = "empty" if words else f"a {type(text).__name__}"
+            raise InvalidInputError(
+                f"texts must be texts with at least one word, or sequences (T, d), but {name} is {was}."
+            )
+    return named
