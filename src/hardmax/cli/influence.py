@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import hardmax as hm
 from hardmax.cli.models import model_and_text, refuse_words, words_of
 from hardmax.cli.outputs import FILE, check_targets, out_option, print_json, print_table, save_and_draw
 from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.untrusted import parsed_json
 
 if TYPE_CHECKING:
     from hardmax.models.atlas.frozen_norms import FrozenNormEffect
@@ -141,11 +141,7 @@ def _texts(text: str | None, file: Path | None, texts: Path | None) -> dict[str,
         return {file.name: words_of(file)}
     if texts is None:
         return {"text": str(text)}
-    try:
-        found = json.loads(words_of(texts))
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} is not: {error.msg}"
-        raise FileFormatError(f"{texts} must be JSON, but {where}.") from error
+    found = parsed_json(words_of(texts), str(texts))
     if not isinstance(found, dict) or not found or not all(isinstance(text, str) for text in found.values()):
         raise FileFormatError(f'{texts} must be a JSON object of names and texts, as {{"name": "text"}}.')
     return found

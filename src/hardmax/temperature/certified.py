@@ -95,6 +95,15 @@ class CertifiedTemperature(Result):
     """
 
     kind: ClassVar[str] = "CertifiedTemperature"
+    _shapes: ClassVar[dict[str, str]] = {
+        "decisions": "inputs",
+        "output_margins": "inputs",
+        "head_margins": "inputs",
+        "attention_blocks": "blocks",
+        "block_margins": "blocks",
+        "curve_temperatures": "m",
+        "curve_leads": "m",
+    }
 
     temperature: float
     broken_temperature: float

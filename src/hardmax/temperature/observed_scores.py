@@ -192,6 +192,28 @@ class StabilityReport(Result):
     """
 
     kind: ClassVar[str] = "StabilityReport"
+    _shapes: ClassVar[dict[str, str]] = dict.fromkeys(
+        (
+            "n_keys",
+            "routing",
+            "margin",
+            "top_probability",
+            "total_variation",
+            "log10_total_variation",
+            "hessian_norm",
+            "log10_hessian_norm",
+            "value_error",
+            "value_bound",
+            "total_variation_bound",
+            "hessian_bound",
+            "value_vacuous",
+            "gradient_vacuous",
+            "hessian_vacuous",
+            "output_error",
+            "output_error_bound",
+        ),
+        "n ...",
+    )
 
     temperature: float
     tolerance: float

@@ -252,6 +252,12 @@ class Hypersurface(Result):
     """
 
     kind: ClassVar[str] = "Hypersurface"
+    _shapes: ClassVar[dict[str, str]] = {
+        "terms": "walls 2",
+        "owner": "walls",
+        "start": "walls+1",
+        "homogeneous": "rows columns",
+    }
     terms: Integers
     owner: Integers
     start: Integers

@@ -177,6 +177,21 @@ class LayerSlice(Result):
     """
 
     kind: ClassVar[str] = "LayerSlice"
+    _shapes: ClassVar[dict[str, str]] = {
+        "origin": "d_model",
+        "directions": "2 d_model",
+        "low": "2",
+        "high": "2",
+        "token_places": "Q 2",
+        "token_distances": "Q",
+        "token_agreement": "Q",
+        "heads": "H",
+        "n_cells_per_head": "H",
+        "routings": "cells H",
+        "witnesses": "cells 2",
+        "corners": "v 2",
+        "start": "cells+1",
+    }
 
     layer: int
     heads: tuple[int, ...]
