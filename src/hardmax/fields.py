@@ -21,7 +21,7 @@ from hardmax.errors import DamagedFileError
 
 
 @cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     try:
         return get_type_hints(cls)
     except NameError:  # a name that only the type checker imports
@@ -36,7 +36,7 @@ def check_types(cls: type[Any], values: Mapping[str, Any]) -> None:
     DamagedFileError
         Naming the field.
     """
-    hints = _hints(cls)
+    hints: dict[str, Any] = _hints(cls)  # type: ignore[arg-type]
     for name, value in values.items():
         if name in hints and not _fits(value, hints[name]):
             shown = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
@@ -47,6 +47,25 @@ def check_types(cls: type[Any], values: Mapping[str, Any]) -> None:
                 raise DamagedFileError(f"the columns of its {name} must be of one length, but are not.")
         if name.startswith("n_") and isinstance(value, int) and value < 0:
             raise DamagedFileError(f"its {name} must not be negative, but is {value}.")
+
+
+def check_object(value: Any) -> None:
+    """Check a dataclass and every dataclass in it as :func:`check_types` and ``_shapes`` say.
+
+    Raises
+    ------
+    DamagedFileError
+        Naming the field.
+    """
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            check_object(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = {name: part for name, part in vars(value).items() if name in _hints(type(value))}
+        check_types(type(value), parts)
+        check_shapes(parts, getattr(value, "_shapes", {}))
+        for part in parts.values():
+            check_object(part)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from hardmax import storage
 from hardmax.errors import DamagedFileError, FileFormatError, MissingExtraError
-from hardmax.fields import check_shapes, check_types
+from hardmax.fields import check_object, check_shapes, check_types
 from hardmax.untrusted import first_line
 from hardmax.versions import installed_versions
 
@@ -267,6 +267,7 @@ def restored(stored: storage.Stored, path: str) -> Any:
         )
     try:
         result = cls._from_state(stored.state)
+        check_object(result)
         repr(result)
     except KeyError as error:
         raise DamagedFileError(f"{path} must hold a complete {stored.kind}, but has no {error}.") from error

@@ -75,12 +75,8 @@ def parsed_json(text: bytes | str, where: str) -> Any:
     """
     if len(text) > LONGEST_TEXT:
         raise DamagedFileError(f"{where} must have at most {LONGEST_TEXT:,} bytes, but has {len(text):,}.")
-    commas = text.count(b"," if isinstance(text, bytes) else ",")  # type: ignore[arg-type]
-    brackets = sum(
-        text.count(mark if isinstance(text, str) else mark.encode())  # type: ignore[arg-type]
-        for mark in "[{"
-    )
-    if commas + brackets > MOST_VALUES:
+    marks = text.encode(errors="replace") if isinstance(text, str) else text
+    if sum(marks.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         raise DamagedFileError(f"{where} must hold at most {MOST_VALUES:,} values, but holds more.")
     try:
         return json.loads(text, parse_constant=_no_constant)
@@ -94,7 +90,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"it holds {name}")
 
 
-def ratio_text(value: int | Fraction) -> str:
+def ratio_text(value: Any) -> str:
     """An exact number as text: ``p/q`` or ``p``, in hexadecimal where decimal digits would be too many.
 
     Examples

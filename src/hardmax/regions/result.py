@@ -25,6 +25,7 @@ from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
+from hardmax.regions.cell_checks import check_cells
 from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.listing import domain_size
@@ -605,7 +606,7 @@ class RegionSet(Result):
     def _from_state(cls, state: dict[str, Any]) -> Self:
         known, network = state.get("outlook"), Network._from_state(state["network"])
         domain = domain_of(state["domain"])
-        return cls(
+        found = cls(
             outlook=None if known is None else Outlook._from_state(known),
             network=network,
             listed=listed_in_file(network, partial(domain_size, domain), state["sets"])
@@ -618,6 +619,9 @@ class RegionSet(Result):
             covered=state["coverage"],
             sliver=state["sliver"],
         )
+        maps = found._exact_maps
+        check_cells(found.cells, maps.layers, maps.domain)
+        return found
 
     def _summary(self) -> str:
         place = {1: "on the line", 2: "in the plane"}.get(self.d, f"in {self.d}-space")

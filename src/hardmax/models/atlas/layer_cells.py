@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from hardmax.errors import CertificateError, InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
+from hardmax.fields import check_offsets
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.models.reading.sources import CapturedLayer, QueryMap
 from hardmax.networks.attention import Attention
@@ -228,6 +229,12 @@ class LayerSlice(Result):
         """Everything but the cells themselves, in plain values."""
         left_out = ("origin", "directions", "routings", "witnesses", "corners", "start")
         return {name: value for name, value in self._state().items() if name not in left_out}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        found = super()._from_state(state)
+        check_offsets("start", found.start, len(found.corners))
+        return found
 
     def _summary(self) -> str:
         how = "complete, exact" if self.complete else "INCOMPLETE"
