@@ -45,7 +45,7 @@ SCHEMA = 2
 
 _FORMAT = "hardmax"
 HEADER = "header.json"  # only a saved result has a member of this name
-DIGEST = "sha256"
+DIGEST, SEAL = "sha256", "seal"
 _WITHOUT_DIGEST = 1  # the schema of files that have none
 _TAG = "@"  # a JSON object with this one key stands for something that JSON does not have
 _LARGE = 10**1000  # Python reads and writes integers of a few thousand digits, and not all JSON readers do
@@ -57,13 +57,15 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed time stamp: the same result gives the sa
 class Stored:
     """What a file holds: its kind, the state of the object, and where it came from.
 
-    ``sealed`` says that the file carried a digest, which fitted.
+    ``digest`` is that of the file, which fitted, or empty for a file of schema 1; ``seal`` is the signature of
+    the digest by the one who wrote it, or empty. Both are read, not written.
     """
 
     kind: str
     state: dict[str, Any]
     provenance: dict[str, Any]
-    sealed: bool = False
+    digest: str = ""
+    seal: str = ""
 
 
 @contextmanager
@@ -116,14 +118,23 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write(path: str | os.PathLike[str], stored: Stored, *, packed: bool = True) -> Path:
-    """Write ``stored`` to the npz file ``path``; returns the path. ``packed=False`` saves time, not space."""
+def write(
+    path: str | os.PathLike[str],
+    stored: Stored,
+    *,
+    packed: bool = True,
+    sign: Callable[[str], str] | None = None,
+) -> Path:
+    """Write ``stored`` to the npz file ``path``; returns the path.
+
+    ``packed=False`` saves time, not space. ``sign`` makes the seal of a digest, which is written beside it.
+    """
     if Path(path).suffix.lower() != ".npz":
         raise InvalidInputError(
             f"a result is saved as an npz file, so path must end in .npz, but was {str(path)!r}."
         )
     with written_whole(path) as file:
-        _write_archive(file, stored, packed)
+        _write_archive(file, stored, packed, sign)
     return Path(path)
 
 
@@ -134,7 +145,9 @@ def to_bytes(stored: Stored) -> bytes:
     return file.getvalue()
 
 
-def _write_archive(file: IO[bytes], stored: Stored, packed: bool) -> None:
+def _write_archive(
+    file: IO[bytes], stored: Stored, packed: bool, sign: Callable[[str], str] | None = None
+) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     header = {
         "format": _FORMAT,
@@ -160,6 +173,8 @@ def _write_archive(file: IO[bytes], stored: Stored, packed: bool) -> None:
                 np.lib.format.write_array(digest.watching(member), array, allow_pickle=False)
             digest.end(info.filename)
         archive.writestr(_member(DIGEST), digest.text)
+        if sign is not None:
+            archive.writestr(_member(SEAL), sign(digest.text))
 
 
 class _Digest:
@@ -319,31 +334,33 @@ def _read_archive(archive: Archive, path: Path) -> Stored:
         kind, state, provenance = header["kind"], header["state"], header["provenance"]
         if not (isinstance(kind, str) and isinstance(state, dict) and isinstance(provenance, dict)):
             raise TypeError("wrong header entry")
-        stored = Stored(
-            kind, _decode(state, array), _decode(provenance, array), sealed=schema > _WITHOUT_DIGEST
-        )
+        contents = _decode(state, array), _decode(provenance, array)
+        if not all(isinstance(content, dict) for content in contents):
+            raise TypeError("wrong header entry")
     except FileFormatError:
         raise
     except (LookupError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
         raise DamagedFileError(
             f"{path} must be a saved hardmax result, but its header is damaged."
         ) from error
-    _check_members(archive, members, path, schema)
-    return stored
+    digest = _checked_digest(archive, members, path, schema)
+    seal = archive.read(SEAL).decode("latin-1") if SEAL in archive else ""
+    return Stored(kind, *contents, digest, seal)
 
 
-def _check_members(archive: Archive, members: dict[str, bytes], path: Path, schema: int) -> None:
-    """Refuse a file that was changed after it was written: its checksums fit, its digest does not."""
-    extra = [name for name in archive.names if name not in members and name != DIGEST]
+def _checked_digest(archive: Archive, members: dict[str, bytes], path: Path, schema: int) -> str:
+    """The digest, once it fits: otherwise the file was changed after it was written."""
+    extra = [name for name in archive.names if name not in members and name not in (DIGEST, SEAL)]
     if extra:
         raise DamagedFileError(f"{path} is damaged: its header does not know its member {extra[0]!r}.")
     if schema == _WITHOUT_DIGEST and DIGEST not in archive:
-        return
-    in_order = {name: members[name] for name in archive.names if name != DIGEST}
-    if archive.read(DIGEST) != digest_of(in_order).encode():
+        return ""
+    digest = digest_of({name: members[name] for name in archive.names if name in members})
+    if archive.read(DIGEST) != digest.encode():
         raise DamagedFileError(
             f"{path} was changed after it was written: its contents do not fit its digest; take the original."
         )
+    return digest
 
 
 def _version_in(header: dict[str, Any]) -> str:

@@ -42,7 +42,6 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
 import hardmax as hm  # noqa: E402
 from hardmax import storage  # noqa: E402
 from hardmax.errors import HardmaxError  # noqa: E402
-from hardmax.results import Result  # noqa: E402
 
 FAILURES = ("WRONG", "TRACEBACK", "CRASH", "HANG", "MEMORY")
 MOST_MEMORY = 4 << 30  # bytes
@@ -307,7 +306,7 @@ def folders() -> dict[str, bytes]:
 
 
 def use_folder(content: bytes, name: str) -> tuple[str, bool]:
-    from hardmax.models.reading.folders import check_folder, check_finite, loaded, tokenizer_of
+    from hardmax.models.reading.folders import check_finite, check_folder, loaded, tokenizer_of
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
