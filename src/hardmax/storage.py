@@ -57,8 +57,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed time stamp: the same result gives the sa
 class Stored:
     """What a file holds: its kind, the state of the object, and where it came from.
 
-    ``digest`` is that of the file, which fitted, or empty for a file of schema 1; ``seal`` is the signature of
-    the digest by the one who wrote it, or empty. Both are read, not written.
+    ``digest`` is that of the file, which fitted, or empty for a file of schema 1; ``seal`` is the signature
+    of the digest by the one who wrote it, or empty. Both are read, not written.
     """
 
     kind: str

@@ -306,17 +306,15 @@ def folders() -> dict[str, bytes]:
 
 
 def use_folder(content: bytes, name: str) -> tuple[str, bool]:
-    from hardmax.models.reading.folders import check_finite, check_folder, loaded, tokenizer_of
+    from hardmax.models.reading.loading import open_model
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for other, original in folders().items():
             (folder / other).write_bytes(content if other == name else original)
-        model = loaded(check_folder(folder))
-        check_finite(model)
-        tokenizer = tokenizer_of(folder)
-        words = None if tokenizer is None else tokenizer("the cat")["input_ids"]
-        numbers = [float(p.double().sum()) for p in model.parameters()]
+        model = open_model(folder)
+        words = None if model.tokenizer is None else model.encode("the cat")["input_ids"].tolist()
+        numbers = [float(p.double().sum()) for p in model.module.parameters()]
     return hashlib.sha256(repr((words, numbers)).encode()).hexdigest(), True
 
 

@@ -22,10 +22,10 @@ import json
 import math
 import struct
 import sys
+import zlib
 from fractions import Fraction
 from itertools import pairwise
 from operator import add, mul
-from pathlib import Path
 
 SCHEMA = 1
 BITS = 52  # of the fraction of the largest number of a state
@@ -955,15 +955,21 @@ def failure(record):
     return None
 
 
+LARGEST = 2**29  # bytes of a certificate, unpacked
+
+
 def read(path):
     """The record in a file; numbers with a decimal point are refused."""
 
     def refuse(text):
         raise ValueError(f"{text} is not exact")
 
-    content = Path(path).read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        content = gzip.decompress(content)
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if packed else open(path, "rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST} bytes")
     return json.loads(content, parse_float=refuse, parse_constant=refuse)
 
 
@@ -976,8 +982,8 @@ def main(arguments):
     for path in arguments:
         try:
             record = read(path)
-        except (OSError, ValueError, RecursionError, EOFError) as error:
-            sys.stdout.write(f"unreadable {path}: {error}\n")
+        except (OSError, ValueError, RecursionError, EOFError, zlib.error) as error:
+            sys.stdout.write(f"unreadable {path}: {str(error)[:500]}\n")
             code = 2
             continue
         why = failure(record)
