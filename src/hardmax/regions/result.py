@@ -431,18 +431,34 @@ class RegionSet(Result):
 
     @cached_property
     def _finite_maps(self) -> Any:
-        most = np.inf if self.listed is None else self.listed.most_error
-        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps, most_error=most)
+        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps)
 
     @property
     def linear(self) -> Floats:
-        """The linear parts of the maps, (n_cells, d_out, d)."""
+        """The linear parts of the maps, (n_cells, d_out, d).
+
+        Entries are right up to ``map_errors``: at most 1e-9 times the largest entry of the map, proven. A map
+        whose numbers cancel so that floats would lose more is computed in rationals and rounded once.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> steps = [hm.Affine([[1.0]], [b]) for b in (5.0, 2.0**60, -(2.0**60))]
+        >>> cells = hm.enumerate_regions(hm.Network(steps), hm.Box([-1], [1]))
+        >>> cells.linear.tolist(), cells.offset.tolist()
+        ([[[1.0]]], [[5.0]])
+        """
         return np.asarray(self._finite_maps.linear[:, :, : self.d])
 
     @property
     def offset(self) -> Floats:
-        """The constant parts of the maps, (n_cells, d_out)."""
+        """The constant parts of the maps, (n_cells, d_out), as accurate as ``linear``."""
         return np.asarray(self._finite_maps.offset)
+
+    @property
+    def map_errors(self) -> Floats:
+        """A proven bound on the error of every entry of ``linear`` and ``offset``, one per cell."""
+        return np.asarray(self._finite_maps.error)
 
     def exact_map(self, i: int) -> tuple[list[list[Fraction]], list[Fraction]]:
         """``(A, b)``, the map :math:`x \\mapsto A x + b` of cell ``i`` in fractions."""

@@ -334,8 +334,7 @@ class SegmentTrace(Result):
 
         signatures = self.bits, self.routings
         maps = pattern_maps(self._layers, *signatures, self.tied, self._exact_maps)
-        most = np.inf if self.listed is None else self.listed.most_error
-        return maps.finite(*signatures, self._exact_maps, most_error=most)
+        return maps.finite(*signatures, self._exact_maps)
 
     @cached_property
     def _layers(self) -> tuple[Layer, ...]:

@@ -217,4 +217,7 @@ def _size(edges: list[Point]) -> float:
     # root of a fraction that may be far below the smallest float: scale it by an even power of two first
     shift = (square.denominator.bit_length() - square.numerator.bit_length()) // 2 if square else 0
     scaled = square * Fraction(4) ** shift
-    return math.ldexp(math.sqrt(nearest_float(scaled)), -shift)
+    try:
+        return math.ldexp(math.sqrt(nearest_float(scaled)), -shift)
+    except OverflowError:
+        return math.inf
