@@ -63,8 +63,8 @@ def dimension(name: str, value: Any) -> int:
     number = positive(name, value)
     if number > LARGEST_DIMENSION:
         raise InvalidInputError(
-            f"{name} must be at most {LARGEST_DIMENSION:,}, beyond which bounds have too many digits, but was "
-            f"{number}."
+            f"{name} must be at most {LARGEST_DIMENSION:,}, beyond which bounds have too many digits, but "
+            f"was {number}."
         )
     return number
 

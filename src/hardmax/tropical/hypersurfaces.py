@@ -387,6 +387,7 @@ def _around(rows: Floats) -> Floats:
     if rows.shape[1] != 4 or len(rows) < 4 or not (rows[:, 0] > 0).all():
         return rows
     points = rows[:, 1:] / rows[:, :1]
+    points = points / max(np.abs(points).max(), 5e-324)  # an order does not depend on the scale
     centred = points - points.mean(axis=0)
     _, _, frame = np.linalg.svd(centred)
     return rows[np.argsort(np.arctan2(centred @ frame[1], centred @ frame[0]), kind="stable")]
