@@ -8,11 +8,14 @@ expect.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "BiasedDiagramError",
     "CertificateError",
+    "DamagedFileError",
     "DimensionMismatchError",
     "EmptyDomainError",
     "FidelityError",
@@ -30,8 +33,37 @@ __all__ = [
 ]
 
 
+LONGEST_SENTENCE = 1200
+"""Characters of a message; a longer one is shortened in its middle, where what was given stands."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def readable(text: str, longest: int = LONGEST_SENTENCE) -> str:
+    """``text`` without control characters, and shortened in its middle where it is too long.
+
+    A file's name or contents may hold anything: characters that move the cursor or reverse the direction of
+    writing are shown as escapes.
+
+    Examples
+    --------
+    >>> readable("bell \\x07 and \\x1b[31m")
+    'bell \\\\x07 and \\\\x1b[31m'
+    >>> readable("0123456789" * 1000, 40)
+    '01234567 ... 9,984 more characters ... 23456789'
+    """
+    if len(text) > longest:
+        kept = max(longest - 30, 16) // 2
+        note = f" ... {len(text) - 2 * kept:,} more characters ... "
+        text = text[:kept] + note + text[len(text) - kept :]
+    return _CONTROL.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
 class HardmaxError(Exception):
     """Base class of every error that hardmax raises on purpose."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*(readable(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InvalidInputError(HardmaxError, ValueError):
@@ -100,6 +132,10 @@ class FidelityError(HardmaxError, RuntimeError):
 
 class FileFormatError(HardmaxError, ValueError):
     """A file is truncated, foreign, newer than this version, or not what its name says."""
+
+
+class DamagedFileError(FileFormatError):
+    """A file is damaged, or was changed after it was written; the message names the part."""
 
 
 class MissingExtraError(HardmaxError, ImportError):

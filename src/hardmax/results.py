@@ -40,7 +40,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax import storage
-from hardmax.errors import FileFormatError, MissingExtraError
+from hardmax.errors import DamagedFileError, FileFormatError, MissingExtraError
+from hardmax.fields import check_object, check_shapes, check_types
+from hardmax.untrusted import first_line
 from hardmax.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -118,6 +120,7 @@ class Result(ABC):
     kind: ClassVar[str]
     _nested: ClassVar[dict[str, type]] = {}  # the classes of the fields that hold dataclasses
     _optional: ClassVar[tuple[str, ...]] = ()  # fields that are not stored where they are None
+    _shapes: ClassVar[dict[str, str]] = {}  # of arrays, as hardmax.fields reads them
     _kinds: ClassVar[dict[str, type[Result]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -271,9 +274,16 @@ def restored(stored: storage.Stored, path: str) -> Any:
         )
     try:
         result = cls._from_state(stored.state)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise FileFormatError(
-            f"{path} must hold a complete {stored.kind}, but its contents do not fit together."
+        check_object(result)
+        repr(result)
+    except KeyError as error:
+        raise DamagedFileError(f"{path} must hold a complete {stored.kind}, but has no {error}.") from error
+    except MissingExtraError:
+        raise
+    except Exception as error:  # whatever contents that do not fit together lead to
+        raise DamagedFileError(
+            f"{path} must hold a complete {stored.kind}, but its contents do not fit together: "
+            f"{first_line(error)}."
         ) from error
     result.__dict__["provenance"] = stored.provenance
     return result
@@ -313,6 +323,8 @@ def _of_fields(cls: type[Any], state: Mapping[str, Any]) -> Any:
     for field in fields(cls):
         if str(field.type).startswith("tuple") and field.name in values:
             values[field.name] = tuple(values[field.name])
+    check_types(cls, values)
+    check_shapes(values, getattr(cls, "_shapes", {}))
     return cls(**values)
 
 

@@ -1,22 +1,24 @@
 """One file format for everything that is saved, written whole or not at all.
 
-A file is an npz archive (a zip of ``.npy`` members, which ``numpy.load`` opens) with one extra member,
-``header.json``: the format's name, a schema number, the kind of thing that was saved, and every value that is
-not an array. Exact numbers are kept: a ``Fraction`` becomes the string ``"p/q"``, an infinity or a NaN
-becomes a tagged string because JSON has none. Nothing is ever pickled, so opening a file from anywhere cannot
-run code.
+A file is an npz archive (a zip of ``.npy`` members, which ``numpy.load`` opens) with two extra members. The
+first, ``header.json``, holds the format's name, a schema number, the kind of thing that was saved, and every
+value that is not an array. The last, ``sha256``, is a digest of all others. Exact numbers are kept: a
+``Fraction`` becomes the string ``"p/q"``, an infinity or a NaN becomes a tagged string because JSON has none.
+Nothing is ever pickled, so opening a file from anywhere cannot run code.
+
+The checksums of zip tell a damaged file. The digest tells one that was changed and packed again: its
+checksums fit, its digest does not. Files of schema 1, written by earlier versions, have no digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
 import os
 import secrets
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,35 +29,43 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError
+from hardmax.untrusted import (
+    LONGEST_TEXT,
+    Archive,
+    opened_archive,
+    parsed_json,
+    parsed_npy,
+    ratio_of,
+    ratio_text,
+)
 
-SCHEMA = 1
+SCHEMA = 2
 """Number of the file layout; it grows when an older hardmax could no longer read a file."""
 
 _FORMAT = "hardmax"
 HEADER = "header.json"  # only a saved result has a member of this name
+DIGEST, SEAL = "sha256", "seal"
+_WITHOUT_DIGEST = 1  # the schema of files that have none
 _TAG = "@"  # a JSON object with this one key stands for something that JSON does not have
-# What zipfile raises on damage: OSError for a wild offset, RuntimeError for a bit that says "encrypted".
-ZIP_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OSError,
-    OverflowError,
-    RuntimeError,
-    ValueError,
-)
+_LARGE = 10**1000  # Python reads and writes integers of a few thousand digits, and not all JSON readers do
+_INFINITE = {str(value): value for value in (math.inf, -math.inf, math.nan)}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed time stamp: the same result gives the same bytes
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a file holds: its kind, the state of the object, and where it came from."""
+    """What a file holds: its kind, the state of the object, and where it came from.
+
+    ``digest`` is that of the file, which fitted, or empty for a file of schema 1; ``seal`` is the signature
+    of the digest by the one who wrote it, or empty. Both are read, not written.
+    """
 
     kind: str
     state: dict[str, Any]
     provenance: dict[str, Any]
+    digest: str = ""
+    seal: str = ""
 
 
 @contextmanager
@@ -108,14 +118,23 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write(path: str | os.PathLike[str], stored: Stored, *, packed: bool = True) -> Path:
-    """Write ``stored`` to the npz file ``path``; returns the path. ``packed=False`` saves time, not space."""
+def write(
+    path: str | os.PathLike[str],
+    stored: Stored,
+    *,
+    packed: bool = True,
+    sign: Callable[[str], str] | None = None,
+) -> Path:
+    """Write ``stored`` to the npz file ``path``; returns the path.
+
+    ``packed=False`` saves time, not space. ``sign`` makes the seal of a digest, which is written beside it.
+    """
     if Path(path).suffix.lower() != ".npz":
         raise InvalidInputError(
             f"a result is saved as an npz file, so path must end in .npz, but was {str(path)!r}."
         )
     with written_whole(path) as file:
-        _write_archive(file, stored, packed)
+        _write_archive(file, stored, packed, sign)
     return Path(path)
 
 
@@ -126,7 +145,9 @@ def to_bytes(stored: Stored) -> bytes:
     return file.getvalue()
 
 
-def _write_archive(file: IO[bytes], stored: Stored, packed: bool) -> None:
+def _write_archive(
+    file: IO[bytes], stored: Stored, packed: bool, sign: Callable[[str], str] | None = None
+) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     header = {
         "format": _FORMAT,
@@ -136,13 +157,75 @@ def _write_archive(file: IO[bytes], stored: Stored, packed: bool) -> None:
         "state": {name: _encode(value, name, arrays) for name, value in stored.state.items()},
     }
     text = json.dumps(header, indent=1, allow_nan=False).encode()
+    if len(text) > LONGEST_TEXT:
+        raise InvalidInputError(
+            f"what is not an array must take at most {LONGEST_TEXT:,} bytes in a file, but takes "
+            f"{len(text):,}; give numbers as floats where exact fractions are not needed."
+        )
+    digest = _Digest()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_member(HEADER), text)
+        digest.add(HEADER, text)
         for name, array in arrays.items():
             info = _member(f"{name}.npy")
             info.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
             with archive.open(info, "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+                np.lib.format.write_array(digest.watching(member), array, allow_pickle=False)
+            digest.end(info.filename)
+        archive.writestr(_member(DIGEST), digest.text)
+        if sign is not None:
+            archive.writestr(_member(SEAL), sign(digest.text))
+
+
+class _Digest:
+    """The digest of members in their order: of each its bytes, their number, and its name."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._length = 0
+
+    def watching(self, file: IO[bytes]) -> Any:
+        """``file``, with everything that is written to it taken into the digest."""
+        return _Watched(file, self._take)
+
+    def _take(self, data: Any) -> None:
+        self._hash.update(data)
+        self._length += len(data)
+
+    def end(self, name: str) -> None:
+        """The member is complete."""
+        self._hash.update(f"\n{self._length} {name}\n".encode())
+        self._length = 0
+
+    def add(self, name: str, data: bytes) -> None:
+        """A whole member."""
+        self._take(data)
+        self.end(name)
+
+    @property
+    def text(self) -> str:
+        """What the last member holds."""
+        return self._hash.hexdigest()
+
+
+def digest_of(members: Mapping[str, bytes]) -> str:
+    """The digest of a file with these members, in this order."""
+    digest = _Digest()
+    for name, data in members.items():
+        digest.add(name, data)
+    return digest.text
+
+
+class _Watched:
+    """A file that tells what is written to it."""
+
+    def __init__(self, file: IO[bytes], tell: Callable[[Any], None]) -> None:
+        self._file, self._tell = file, tell
+
+    def write(self, data: Any) -> int:
+        """Write and tell."""
+        self._tell(data)
+        return self._file.write(data)
 
 
 def _member(name: str) -> zipfile.ZipInfo:
@@ -165,8 +248,10 @@ def _encode(value: Any, place: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {_TAG: "array", "name": place}
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, (bool, int, str)):
+    if value is None or isinstance(value, (bool, str)):
         return value
+    if isinstance(value, int):
+        return value if abs(value) < _LARGE else {_TAG: "integer", "value": ratio_text(value)}
     if isinstance(value, float):
         return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
     if isinstance(value, Fraction):
@@ -180,7 +265,7 @@ def _encode(value: Any, place: str, arrays: dict[str, NDArray[Any]]) -> Any:
 
 def _ratio(value: Any, place: str) -> str:
     if isinstance(value, (int, np.integer, Fraction)):
-        return str(value if isinstance(value, Fraction) else int(value))
+        return ratio_text(value if isinstance(value, Fraction) else int(value))
     raise TypeError(
         f"{place} cannot be saved: an object array may hold fractions only, not {type(value).__name__}."
     )
@@ -213,32 +298,21 @@ def from_bytes(content: bytes, name: str) -> Stored:
 
 
 def _read_file(file: IO[bytes], path: Path) -> Stored:
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return _read_archive(archive, path)
-    except FileFormatError:
-        raise
-    except ZIP_ERRORS as error:
-        file.seek(0)
-        state = "is truncated or damaged" if file.read(2) == b"PK" else "is no npz file"
-        raise FileFormatError(f"{path} must be a saved hardmax result, but {state}.") from error
+    with opened_archive(file, str(path), "a saved hardmax result") as archive:
+        return _read_archive(archive, path)
 
 
-def _read_archive(archive: zipfile.ZipFile, path: Path) -> Stored:
-    if HEADER not in archive.namelist():
+def _read_archive(archive: Archive, path: Path) -> Stored:
+    if HEADER not in archive:
         raise FileFormatError(
             f"{path} is an npz file, but not a saved hardmax result; open plain arrays with numpy.load."
         )
-    try:
-        header = json.loads(archive.read(HEADER))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(
-            f"{path} must be a saved hardmax result, but its header is not JSON."
-        ) from error
+    text = archive.read(HEADER)
+    header = parsed_json(text, f"{path} must be a saved hardmax result, but its header")
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is an npz file with a header, but not a saved hardmax result.")
     schema = header.get("schema")
-    if not isinstance(schema, int) or schema < 1:
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise FileFormatError(f"{path} must carry a schema number of 1 or more, but has {schema!r}.")
     if schema > SCHEMA:
         made_by = _version_in(header)
@@ -246,19 +320,47 @@ def _read_archive(archive: zipfile.ZipFile, path: Path) -> Stored:
             f"{path} was written by a newer hardmax{made_by} (schema {schema}, this version reads up to "
             f"{SCHEMA}); upgrade hardmax to read it."
         )
+    members = {HEADER: text}
+
+    def array(name: Any) -> NDArray[Any]:
+        member = f"{name}.npy"
+        if not isinstance(name, str) or member not in archive:
+            raise DamagedFileError(f"{path} is damaged: its array {name!r} is missing.")
+        if member not in members:
+            members[member] = archive.read(member)
+        return parsed_npy(members[member], f"{path} is damaged: its array {name!r}")
+
     try:
         kind, state, provenance = header["kind"], header["state"], header["provenance"]
         if not (isinstance(kind, str) and isinstance(state, dict) and isinstance(provenance, dict)):
             raise TypeError("wrong header entry")
+        contents = _decode(state, array), _decode(provenance, array)
+        if not all(isinstance(content, dict) for content in contents):
+            raise TypeError("wrong header entry")
+    except FileFormatError:
+        raise
+    except (LookupError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
+        raise DamagedFileError(
+            f"{path} must be a saved hardmax result, but its header is damaged."
+        ) from error
+    digest = _checked_digest(archive, members, path, schema)
+    seal = archive.read(SEAL).decode("latin-1") if SEAL in archive else ""
+    return Stored(kind, *contents, digest, seal)
 
-        def array(name: str) -> NDArray[Any]:
-            return _read_array(archive, name, path)
 
-        return Stored(kind, _decode(state, array), _decode(provenance, array))
-    except (KeyError, TypeError, ValueError, RecursionError, ZeroDivisionError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise FileFormatError(f"{path} must be a saved hardmax result, but its header is damaged.") from error
+def _checked_digest(archive: Archive, members: dict[str, bytes], path: Path, schema: int) -> str:
+    """The digest, once it fits: otherwise the file was changed after it was written."""
+    extra = [name for name in archive.names if name not in members and name not in (DIGEST, SEAL)]
+    if extra:
+        raise DamagedFileError(f"{path} is damaged: its header does not know its member {extra[0]!r}.")
+    if schema == _WITHOUT_DIGEST and DIGEST not in archive:
+        return ""
+    digest = digest_of({name: members[name] for name in archive.names if name in members})
+    if archive.read(DIGEST) != digest.encode():
+        raise DamagedFileError(
+            f"{path} was changed after it was written: its contents do not fit its digest; take the original."
+        )
+    return digest
 
 
 def _version_in(header: dict[str, Any]) -> str:
@@ -267,20 +369,7 @@ def _version_in(header: dict[str, Any]) -> str:
     return f" {version}" if isinstance(version, str) else ""
 
 
-def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
-    try:
-        data = archive.read(f"{name}.npy")  # reading all of it checks its CRC
-    except KeyError as error:
-        raise FileFormatError(f"{path} is damaged: its array {name!r} is missing.") from error
-    try:
-        array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, TypeError, MemoryError, EOFError) as error:
-        raise FileFormatError(f"{path} is damaged: its array {name!r} is not a plain array.") from error
-    array.setflags(write=False)
-    return array
-
-
-def _decode(value: Any, array: Callable[[str], NDArray[Any]]) -> Any:
+def _decode(value: Any, array: Callable[[Any], NDArray[Any]]) -> Any:
     if isinstance(value, list):
         return [_decode(item, array) for item in value]
     if not isinstance(value, dict):
@@ -291,12 +380,14 @@ def _decode(value: Any, array: Callable[[str], NDArray[Any]]) -> Any:
         case "array":
             return array(value["name"])
         case "float":
-            return float(value["value"])
+            return _INFINITE[value["value"]]
+        case "integer":
+            return ratio_of(value["value"]).numerator
         case "fraction":
-            return Fraction(value["value"])
+            return ratio_of(value["value"])
         case "fractions":
             entries = np.empty(len(value["values"]), dtype=object)
-            entries[:] = [Fraction(text) for text in value["values"]]
+            entries[:] = [ratio_of(text) for text in value["values"]]
             entries = entries.reshape(value["shape"])
             entries.setflags(write=False)
             return entries

@@ -191,8 +191,22 @@ class RegionBounds(Result):
 
     @property
     def lower(self) -> Bound:
-        """What the best known network of this size reaches."""
-        return [bound for bound in self.bounds if bound.side in (Side.LOWER, Side.FOUND)][-1]
+        """What the best known network of this size reaches.
+
+        Raises
+        ------
+        InvalidInputError
+            When no network of this size is known that reaches more than one cell.
+        """
+        if not self._lower:
+            raise InvalidInputError(
+                "lower must be known for these sizes, but no network of them was counted."
+            )
+        return self._lower[-1]
+
+    @property
+    def _lower(self) -> list[Bound]:
+        return [bound for bound in self.bounds if bound.side in (Side.LOWER, Side.FOUND)]
 
     @property
     def false_forms(self) -> tuple[Printed, ...]:
@@ -214,7 +228,8 @@ class RegionBounds(Result):
 
     def _summary(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.question.items() if value is not None)
-        between = f"between {self.lower.text} and" if self.lower.base is not None else "at most"
+        known = [bound.text for bound in self._lower[-1:] if bound.base is not None]
+        between = f"between {known[0]} and" if known else "at most"
         return f"{between} {self.upper.text} cells for {sizes}"
 
     def _table(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from math import comb, prod
 from typing import Any, ClassVar, Self
 
 from hardmax.bounds.arrangements import zaslavsky
-from hardmax.bounds.large_integers import log10_of, positive, readable, whole_numbers
+from hardmax.bounds.large_integers import dimension, log10_of, positive, readable, whole_numbers
 from hardmax.errors import InvalidInputError
 from hardmax.results import Result
 
@@ -72,7 +72,7 @@ def heads_of(
     key_span: int | None,
 ) -> Heads:
     """Check the arguments that all functions of this package share."""
-    heads, d = positive("heads", heads), positive("d", d)
+    heads, d = positive("heads", heads), dimension("d", d)
     keys = whole_numbers("n_tokens", n_tokens, length=heads)
     if d_head is not None and ranks is not None:
         raise InvalidInputError(
@@ -191,7 +191,7 @@ def pair_arrangement(n_tokens: int, heads: int, d: int, *, biased: bool = False)
     (32, 4)
     """
     n = positive("heads", heads) * comb(positive("n_tokens", n_tokens), 2)
-    return zaslavsky(n, positive("d", d), central=not biased)
+    return zaslavsky(n, dimension("d", d), central=not biased)
 
 
 def _symmetric_sum(values: Sequence[int], top: int) -> int:
@@ -302,7 +302,7 @@ def head_budget(
     >>> budget.n_parameters, budget.vertices
     ((1048576, 1048576), (512, 4722366482869645213696))
     """
-    n, d = positive("n_tokens", n_tokens), positive("d_model", d_model)
+    n, d = positive("n_tokens", n_tokens), dimension("d_model", d_model)
     divisors = [H for H in range(1, d + 1) if d % H == 0]
     cuts = whole_numbers("heads", divisors if heads is None else heads)
     if not cuts:

@@ -17,6 +17,7 @@ from hardmax.errors import InvalidInputError
 _PRECISION = 60
 _LEADING_BITS = 180  # more than the precision above can tell apart
 _IN_FULL = 10**15
+LARGEST_DIMENSION = 10**5
 
 
 def log10_of(base: int, power: int = 1) -> float:
@@ -55,6 +56,17 @@ def _log10(base: int, power: float) -> Decimal:
         context.prec = _PRECISION
         shift = max(0, base.bit_length() - _LEADING_BITS)
         return (Decimal(base >> shift).log10() + shift * Decimal(2).log10()) * Decimal(power)
+
+
+def dimension(name: str, value: Any) -> int:
+    """``value`` as a dimension whose bounds can be computed: they have some digits for each unit of it."""
+    number = positive(name, value)
+    if number > LARGEST_DIMENSION:
+        raise InvalidInputError(
+            f"{name} must be at most {LARGEST_DIMENSION:,}, beyond which bounds have too many digits, but "
+            f"was {number}."
+        )
+    return number
 
 
 def positive(name: str, value: Any, *, least: int = 1) -> int:

@@ -45,7 +45,7 @@ from math import comb
 from hardmax.bounds.arrangements import zaslavsky
 from hardmax.bounds.bound import Bound, RegionBounds, Side
 from hardmax.bounds.heads import pair_arrangement
-from hardmax.bounds.large_integers import positive
+from hardmax.bounds.large_integers import dimension, positive
 from hardmax.errors import InvalidInputError
 
 
@@ -81,7 +81,7 @@ def order_k_bounds(
     >>> [(bound.name, bound.value) for bound in order_k_bounds(9, 2, 3, biased=True)][:3]
     [('subsets', 84), ('pair_arrangement', 667), ('levels', 107)]
     """
-    n, d, k = positive("n_tokens", n_tokens), positive("d", d), positive("k", k)
+    n, d, k = positive("n_tokens", n_tokens), dimension("d", d), positive("k", k)
     if k > n:
         raise InvalidInputError(f"k must be at most n_tokens ({n}), but was {k}.")
     affine = bool(biased or voronoi)

@@ -15,7 +15,7 @@ from math import comb, lgamma, log10, prod
 from hardmax.bounds.arrangements import rank_aware_step, zaslavsky
 from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
 from hardmax.bounds.heads import Heads, heads_of, pair_arrangement
-from hardmax.bounds.large_integers import log10_of, positive, readable
+from hardmax.bounds.large_integers import dimension, log10_of, positive, readable
 
 _MOST_DIGITS = 3e8  # dimension times depth times digits beyond which the count with ranks is not worth it
 _LOG10_E = 0.4342944819032518
@@ -80,7 +80,7 @@ def region_bounds(
     >>> big.lower.text, big.lower.value == 2048 ** (512 * 6)
     ('2.545e10172', True)
     """
-    n, d = positive("n_tokens", n_tokens), positive("d_model", d_model)
+    n, d = positive("n_tokens", n_tokens), dimension("d_model", d_model)
     heads, depth = positive("heads", heads), positive("depth", depth)
     d_ff = positive("d_ff", d_ff, least=0)
     linear, affine = (

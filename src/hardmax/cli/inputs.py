@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hardmax import storage
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError, NotFiniteError
 from hardmax.results import load
+from hardmax.untrusted import opened_archive, parsed_npy
 
 Number = float | Fraction
 
@@ -39,7 +40,7 @@ def read_arrays(path: Path, *, masked: bool = False) -> dict[str, NDArray[Any]]:
         raise FileFormatError(f"{path} must hold numbers, but is empty (0 bytes).")
     match path.suffix.lower():
         case ".npy":
-            arrays = {path.name: _read_npy(path.read_bytes(), str(path))}
+            arrays = {path.name: parsed_npy(path.read_bytes(), str(path))}
         case ".npz":
             arrays = _read_npz(path)
         case ".csv":
@@ -53,30 +54,10 @@ def read_arrays(path: Path, *, masked: bool = False) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _read_npy(data: bytes, where: str) -> NDArray[Any]:
-    if not data.startswith(b"\x93NUMPY"):
-        raise FileFormatError(f"{where} must be a numpy array file, but is something else with that name.")
-    try:
-        return np.asarray(np.lib.format.read_array(io.BytesIO(data), allow_pickle=False))
-    except ValueError as error:
-        if "Object arrays" in str(error):
-            raise FileFormatError(f"{where} must hold plain numbers, but holds Python objects.") from error
-        raise FileFormatError(f"{where} is truncated or damaged.") from error
-    except (EOFError, MemoryError, TypeError, SyntaxError) as error:
-        raise FileFormatError(f"{where} is truncated or damaged.") from error
-
-
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".npy")]
-            arrays = {name[:-4]: _read_npy(archive.read(name), f"{path}[{name[:-4]}]") for name in names}
-    except storage.ZIP_ERRORS as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise FileFormatError(
-            f"{path} must be an npz file, but is truncated, damaged or something else."
-        ) from error
+    with open(path, "rb") as file, opened_archive(file, str(path), "an npz file") as archive:
+        names = [name for name in archive.names if name.endswith(".npy")]
+        arrays = {name[:-4]: parsed_npy(archive.read(name), f"{path}[{name[:-4]}]") for name in names}
     if not arrays:
         raise FileFormatError(f"{path} must hold arrays, but holds none.")
     return arrays
@@ -146,8 +127,8 @@ def read_result(path: Path, *kinds: str) -> Any:
     """The saved result in ``path``, which must be of a kind; ``None`` when the file holds plain arrays."""
     if path.suffix.lower() != ".npz" or not path.is_file() or not zipfile.is_zipfile(path):
         return None
-    with zipfile.ZipFile(path) as archive:
-        if storage.HEADER not in archive.namelist():
+    with open(path, "rb") as file, opened_archive(file, str(path), "an npz file") as archive:
+        if storage.HEADER not in archive:
             return None
     result = load(path)
     if result.kind not in kinds:

@@ -124,6 +124,7 @@ def compile_kernels(jobs: int, as_json: bool) -> None:
     """
     if jobs == 0 or jobs < -1:
         raise InvalidInputError(f"--jobs must be a positive number, or -1 for every core, but was {jobs}.")
+    jobs = min(jobs, len(KERNELS))
     if jobs == 1:
         found = [_compiled(i) for i in range(len(KERNELS))]
     else:

@@ -7,7 +7,6 @@ none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.untrusted import ratio_of, ratio_text
 
 
 class _Halfspaces:
@@ -211,9 +211,9 @@ def domain_of(state: dict[str, Any]) -> Domain:
 
 def _plain(array: ExactArray) -> list[Any]:
     if array.fractions is not None:
-        return [str(value) for value in array.fractions.flat]
+        return [ratio_text(value) for value in array.fractions.flat]
     return array.floats.ravel().tolist()
 
 
 def _numbers(values: list[Any]) -> list[Any]:
-    return [Fraction(value) if isinstance(value, str) else float(value) for value in values]
+    return [ratio_of(value) if isinstance(value, str) else float(value) for value in values]

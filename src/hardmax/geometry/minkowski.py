@@ -29,12 +29,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import (
+    DamagedFileError,
     DimensionMismatchError,
     InvalidInputError,
     NotFiniteError,
     UnsupportedDimensionError,
 )
 from hardmax.exact.rationals import ExactArray, as_exact, dot, fraction, nearest_float
+from hardmax.fields import check_finite, check_range, check_shapes
 from hardmax.geometry.cones.heads import Frame, Head, independent_columns, scaled_heads
 from hardmax.geometry.cones.rational_splitting import is_inside, surely_inside
 from hardmax.geometry.cones.splitting import Refinement, refine
@@ -240,7 +242,33 @@ class MinkowskiVertices(Result):
                 values[name] = tuple(as_exact(array, name, ndim=ndim) for array in values[name])
         if "sets" in values:
             values["sets"] = tuple(values["sets"])
-        return cls(**values)
+        found = cls(**values)
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Refuse a file whose choices are not those of its heads."""
+        check_shapes(
+            vars(self), {"choices": "vertices heads", "vertices": "vertices d", "witnesses": "vertices d"}
+        )
+        heads = len(self.point_sets)
+        sizes = [len(points.floats) for points in self.point_sets]
+        if self.biases is not None and [len(b.floats) for b in self.biases] != sizes:
+            raise DamagedFileError("its biases must be as many as its point_sets, but are not.")
+        if self.choices.shape[1:] != (heads,) or any(p.shape[1] != self.d for p in self.point_sets):
+            raise DamagedFileError("its choices must be those of its point_sets, but are not.")
+        if self.sets is not None:
+            for rows, size in zip(self.sets, sizes, strict=True):
+                if rows.ndim != 2:
+                    raise DamagedFileError("its sets must have one row per set, but do not.")
+                check_range("sets", rows, 0, size)
+            sizes = [len(rows) for rows in self.sets]
+        for h, size in enumerate(sizes):
+            check_range(f"choices of head {h}", self.choices[:, h], 0, size)
+        check_finite("witnesses", self.witnesses)
+        check_range("exact_rows", np.array([*self.exact_witnesses], dtype=np.int64), 0, max(self.count, 1))
+        if any(len(point) != self.d for point in self.exact_witnesses.values()):
+            raise DamagedFileError("its exact_witnesses must be points of the space, but are not.")
 
     def _summary(self) -> str:
         sizes = ", ".join(str(len(points.floats)) for points in self.point_sets)

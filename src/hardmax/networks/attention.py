@@ -660,8 +660,8 @@ class DistinctKeys:
     def soft(self, points: Floats, temperature: float) -> list[Floats]:
         """What each head adds at a positive temperature."""
         s, _, best = self.scores(points)
-        s -= best
         with np.errstate(over="ignore", under="ignore"):  # far below the best: exp(-inf) is zero
+            s -= best
             s /= temperature
             weights = np.exp(s, out=s)
         weights *= self.counts

@@ -48,6 +48,7 @@ import numpy as np
 from hardmax.errors import InvalidInputError
 from hardmax.papers.ledger import Finding, Verdict, all_claims, collected, nearest
 from hardmax.results import Result, columns_of, plain, strict
+from hardmax.untrusted import parsed_json
 from hardmax.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -620,9 +621,9 @@ def _check_replaceable(target: Path) -> None:
 
 def _files_written(numbers: Path) -> set[str]:
     try:
-        header = json.loads(numbers.read_text())
+        header = parsed_json(numbers.read_bytes(), str(numbers))
         return set(header["files"]) if header["format"] == "hardmax reproduction" else set()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError):
         return set()
 
 

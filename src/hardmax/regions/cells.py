@@ -32,13 +32,6 @@ _REVERSED = np.packbits(
 )[:, 0]
 _GROWTH = 1.25
 _COPIED = 2**27  # bytes of the largest array that is copied as it grows
-# of each kind: columns of vertices beyond the dimension, columns of its own, and what is stored row by row
-_KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...], tuple[tuple[str, str], ...]]] = {
-    "intervals": ((1,), ("lengths", "position"), (("facets", "vertices"),)),
-    "polygons": ((1, 3), (), (("facets", "vertices"),)),
-    "polyhedra": ((2,), ("masks", "free"), (("masks", "vertices"),)),
-    "halfspaces": ((), (), ()),
-}
 
 
 def encode_wall(layer: int, group: int, a: int = 0, b: int = 0) -> int:
@@ -274,32 +267,8 @@ class Cells:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """The cells of a file, once they fit together."""
-        cells = cls(kind=state["kind"], **table_of({k: v for k, v in state.items() if k != "kind"}))
-        _check(cells)
-        return cells
-
-
-def _check(cells: Cells) -> None:
-    """Refuse what does not fit together: compiled code relies on shapes and offsets."""
-    if cells.kind not in _KINDS:
-        raise ValueError(f"kind must be one of {', '.join(_KINDS)}, but was {cells.kind!r}.")
-    widths, more, aligned = _KINDS[cells.kind]
-    if any(getattr(cells, name) is None for name in more):
-        raise ValueError(f"{cells.kind} must have {' and '.join(more)}.")
-    for name, column in cells.table.items():
-        if len(column) != cells.n:
-            raise ValueError(f"{name} must have {cells.n} entries, but has {len(column)}.")
-        if isinstance(column, Ragged):
-            offsets, rows = column.offsets, len(column.content)
-            if offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
-                raise ValueError(f"{name} must have ascending offsets from 0 to {rows}.")
-    extra = cells.vertices.content.shape[1] - cells.d
-    if cells.facets.content.shape[1:] != (2,) or (widths and extra not in widths):
-        raise ValueError("facets and vertices must have the columns of their kind.")
-    for one, other in aligned:
-        if not np.array_equal(getattr(cells, one).offsets, getattr(cells, other).offsets):
-            raise ValueError(f"{one} and {other} must belong to the same cells.")
+        """The cells of a file, which :func:`hardmax.regions.cell_checks.check_cells` must see first."""
+        return cls(kind=state["kind"], **table_of({k: v for k, v in state.items() if k != "kind"}))
 
 
 def plain_table(table: Table) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 from hardmax.bounds.arrangements import rank_aware_step, zaslavsky
 from hardmax.bounds.bound import Bound, Side
 from hardmax.bounds.large_integers import readable
+from hardmax.errors import NotFiniteError
 from hardmax.geometry.domains import Box, Domain, WholeSpace
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Block
@@ -46,7 +47,7 @@ class Outlook:
         A proven upper bound on the number of cells.
     n_signatures : int or None
         Different signatures among random points: at least so many cells. ``None``: no points were drawn, the
-        domain being a polytope.
+        domain being a polytope, or the network overflows floats at some of them.
     n_samples : int
         The number of points.
     n_before_repeat : int
@@ -96,7 +97,11 @@ def outlook(network: Network, domain: Domain) -> Outlook:
     points = _points(network, domain)
     if points is None:
         return Outlook(upper_bound(network), None, 0, 0)
-    signatures = network.signature(points)
+    try:
+        with np.errstate(all="ignore"):
+            signatures = network.signature(points)
+    except NotFiniteError:  # numbers that only rationals can follow: the bound stands alone
+        return Outlook(upper_bound(network), None, 0, 0)
     rows = np.concatenate(
         [np.ascontiguousarray(part).view(np.uint8).reshape(len(points), -1)
          for part in (signatures.routings, signatures.bits)], axis=1

@@ -25,6 +25,7 @@ from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
+from hardmax.regions.cell_checks import check_cells
 from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.listing import domain_size
@@ -430,18 +431,34 @@ class RegionSet(Result):
 
     @cached_property
     def _finite_maps(self) -> Any:
-        most = np.inf if self.listed is None else self.listed.most_error
-        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps, most_error=most)
+        return self._maps.finite(self.cells.bits, self.cells.routings, self._exact_maps)
 
     @property
     def linear(self) -> Floats:
-        """The linear parts of the maps, (n_cells, d_out, d)."""
+        """The linear parts of the maps, (n_cells, d_out, d).
+
+        Entries are right up to ``map_errors``: at most 1e-9 times the largest entry of the map, proven. A map
+        whose numbers cancel so that floats would lose more is computed in rationals and rounded once.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> steps = [hm.Affine([[1.0]], [b]) for b in (5.0, 2.0**60, -(2.0**60))]
+        >>> cells = hm.enumerate_regions(hm.Network(steps), hm.Box([-1], [1]))
+        >>> cells.linear.tolist(), cells.offset.tolist()
+        ([[[1.0]]], [[5.0]])
+        """
         return np.asarray(self._finite_maps.linear[:, :, : self.d])
 
     @property
     def offset(self) -> Floats:
-        """The constant parts of the maps, (n_cells, d_out)."""
+        """The constant parts of the maps, (n_cells, d_out), as accurate as ``linear``."""
         return np.asarray(self._finite_maps.offset)
+
+    @property
+    def map_errors(self) -> Floats:
+        """A proven bound on the error of every entry of ``linear`` and ``offset``, one per cell."""
+        return np.asarray(self._finite_maps.error)
 
     def exact_map(self, i: int) -> tuple[list[list[Fraction]], list[Fraction]]:
         """``(A, b)``, the map :math:`x \\mapsto A x + b` of cell ``i`` in fractions."""
@@ -605,7 +622,7 @@ class RegionSet(Result):
     def _from_state(cls, state: dict[str, Any]) -> Self:
         known, network = state.get("outlook"), Network._from_state(state["network"])
         domain = domain_of(state["domain"])
-        return cls(
+        found = cls(
             outlook=None if known is None else Outlook._from_state(known),
             network=network,
             listed=listed_in_file(network, partial(domain_size, domain), state["sets"])
@@ -618,6 +635,9 @@ class RegionSet(Result):
             covered=state["coverage"],
             sliver=state["sliver"],
         )
+        maps = found._exact_maps
+        check_cells(found.cells, maps.layers, maps.domain)
+        return found
 
     def _summary(self) -> str:
         place = {1: "on the line", 2: "in the plane"}.get(self.d, f"in {self.d}-space")

@@ -51,6 +51,11 @@ class TransitionBand(Result):
     """
 
     kind: ClassVar[str] = "TransitionBand"
+    _shapes: ClassVar[dict[str, str]] = {
+        "distance": "N N",
+        "width": "N N",
+        "width_alone": "N N",
+    }
 
     temperature: float
     tolerance: float

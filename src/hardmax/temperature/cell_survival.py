@@ -60,6 +60,12 @@ class CellSurvival(Result):
     """
 
     kind: ClassVar[str] = "CellSurvival"
+    _shapes: ClassVar[dict[str, str]] = {
+        "kept": "points",
+        "first_change": "points",
+        "share_kept_by_block": "blocks",
+        "output_error": "points",
+    }
 
     temperature: float
     n_cells: int

@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.arithmetic import fractions_of
-from hardmax.exact.rationals import as_exact, fraction
+from hardmax.exact.rationals import as_exact, fraction, nearest_float
 from hardmax.networks.attention import Attention
 from hardmax.networks.block import points_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
@@ -54,6 +54,7 @@ Floats = NDArray[np.float64]
 _WIDTH = 1.0 + 2.0**-20  # where bisection stops
 _FACTORS = (1 + 2.0**-18, 1.001, 1.01, 1.1, 1.25, 1.5, 2, 3, 4, 6, 8, 16, 32, 64, 256, 1024, 2.0**20)
 _PRECISIONS = (64, 192, 768)
+_LOWEST, _HIGHEST = 1e-307, 1e307  # of the temperatures at which leads are measured
 _CURVE = 61
 
 
@@ -95,6 +96,15 @@ class CertifiedTemperature(Result):
     """
 
     kind: ClassVar[str] = "CertifiedTemperature"
+    _shapes: ClassVar[dict[str, str]] = {
+        "decisions": "inputs",
+        "output_margins": "inputs",
+        "head_margins": "inputs",
+        "attention_blocks": "blocks",
+        "block_margins": "blocks",
+        "curve_temperatures": "m",
+        "curve_leads": "m",
+    }
 
     temperature: float
     broken_temperature: float
@@ -213,7 +223,9 @@ def certified_temperature(
     margins = [case.way.head_margins for case in cases]
     numbers = sorted({block for found in margins for block, _ in found})
     temperatures = (
-        np.geomspace(certified / 8, certified * 32, _CURVE) if certified != INFINITE else np.zeros(0)
+        np.geomspace(max(certified / 8, _LOWEST), min(certified * 32, _HIGHEST), _CURVE)
+        if certified != INFINITE
+        else np.zeros(0)
     )
     return CertifiedTemperature(
         temperature=certified,
@@ -221,7 +233,7 @@ def certified_temperature(
         binding_input=binding,
         broken_input=where,
         decisions=decisions,
-        output_margins=np.array([float(fraction(min(case.margins))) for case in cases]),
+        output_margins=np.array([_rounded(fraction(min(case.margins))) for case in cases]),
         head_margins=np.array([_least([m for _, m in found]) for found in margins]),
         attention_blocks=np.array(numbers, dtype=np.int64),
         block_margins=np.array([_least([m for f in margins for b, m in f if b == n]) for n in numbers]),
@@ -326,7 +338,7 @@ def _broken(
         found = leads.at(temperature)
         order = np.argsort(found)
         for i in order[: max(1, int((found <= 0.0).sum()))].tolist():
-            if found[i] <= 1e-6 * abs(float(fraction(min(cases[i].margins)))) and _changes(
+            if found[i] <= 1e-6 * abs(_rounded(fraction(min(cases[i].margins)))) and _changes(
                 blocks, points[i].tolist(), cases[i], leads, temperature
             ):
                 return temperature, i
@@ -376,4 +388,9 @@ def _checked(network: Network, readout: ArrayLike | None) -> tuple[Block, ...]:
 
 
 def _least(values: list[Any]) -> float:
-    return float(fraction(min(values))) if values else float("inf")
+    return _rounded(fraction(min(values))) if values else float("inf")
+
+
+def _rounded(value: Fraction) -> float:
+    """The nearest float; the largest one beyond, because infinite means that there is no margin at all."""
+    return min(nearest_float(value), float(np.finfo(np.float64).max))

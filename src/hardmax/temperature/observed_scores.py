@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import as_exact
 from hardmax.results import Result
 from hardmax.temperature.arguments import check_rows, checked_tolerance, positive_temperature, score_table
@@ -143,7 +143,8 @@ def _root(shares: Floats, below: Floats, epsilon: Floats, lead: Floats) -> Float
         reciprocals = 1.0 / (w[:, None] + below[open_rows])
         weighted = shares[open_rows] * reciprocals
         sums = weighted.sum(axis=1)
-        slope = np.einsum("ij,ij->i", weighted, reciprocals) / sums**2 + epsilon[open_rows]
+        over = weighted / sums[:, None], reciprocals / sums[:, None]  # their product alone may overflow
+        slope = np.einsum("ij,ij->i", *over) + epsilon[open_rows]
         step = (lead[open_rows] - epsilon[open_rows] * w - 1.0 / sums) / slope
         omega[open_rows] = w + step
         open_rows = open_rows[step > 4e-16 * w]
@@ -192,6 +193,28 @@ class StabilityReport(Result):
     """
 
     kind: ClassVar[str] = "StabilityReport"
+    _shapes: ClassVar[dict[str, str]] = dict.fromkeys(
+        (
+            "n_keys",
+            "routing",
+            "margin",
+            "top_probability",
+            "total_variation",
+            "log10_total_variation",
+            "hessian_norm",
+            "log10_hessian_norm",
+            "value_error",
+            "value_bound",
+            "total_variation_bound",
+            "hessian_bound",
+            "value_vacuous",
+            "gradient_vacuous",
+            "hessian_vacuous",
+            "output_error",
+            "output_error_bound",
+        ),
+        "n ...",
+    )
 
     temperature: float
     tolerance: float
@@ -403,8 +426,9 @@ def output_errors(scores: Floats, routing: NDArray[np.intp], values: Floats, tem
         weights = np.exp((scores - scores[rows, routing][:, None]) / temperature)
     total = weights.sum(axis=1)
     weights[rows, routing] = 0.0
-    moved = weights @ values - weights.sum(axis=1)[:, None] * values[routing]
-    return np.asarray(np.linalg.norm(moved, axis=1) / total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = weights @ values - weights.sum(axis=1)[:, None] * values[routing]
+    return np.asarray(_norms(moved) / total)
 
 
 def farthest_values(scores: Floats, routing: NDArray[np.intp], values: Floats) -> Floats:
@@ -417,4 +441,15 @@ def farthest_values(scores: Floats, routing: NDArray[np.intp], values: Floats) -
 
 
 def _distances(values: Floats, key: int) -> Floats:
-    return np.asarray(np.linalg.norm(values - values[key], axis=1))
+    with np.errstate(over="ignore"):
+        return _norms(values - values[key])
+
+
+def _norms(rows: Floats) -> Floats:
+    """The length of every row; squares do not overflow."""
+    _, exponent = np.frexp(np.abs(rows).max(axis=1, initial=0.0))
+    with np.errstate(over="ignore", under="ignore"):
+        found = np.ldexp(np.linalg.norm(np.ldexp(rows, -exponent[:, None]), axis=1), exponent)
+    if not np.isfinite(found).all():
+        raise NotFiniteError("values must be at distances that float64 can hold, but are not; rescale them.")
+    return np.asarray(found)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.training.data import Description, canonical, content_hash, outputs_of
 from hardmax.training.layout import TransformerShape, as_integer
+from hardmax.untrusted import parsed_json
 
 NUMERICS = 2
 """Version of the numbers that training gives; it grows when the same job would end elsewhere."""
@@ -217,7 +218,7 @@ class Job:
     @classmethod
     def from_json(cls, text: str | Mapping[str, Any]) -> Job:
         """The job that :meth:`to_json` described."""
-        plain = json.loads(text) if isinstance(text, str) else text
+        plain = parsed_json(text, "a job") if isinstance(text, str) else text
         try:
             return cls(
                 plain["target"],

@@ -256,6 +256,15 @@ class TrainingGeometry(Result):
     """
 
     kind: ClassVar[str] = "TrainingGeometry"
+    _shapes: ClassVar[dict[str, str]] = {
+        "samples": "C ...",
+        "share_hard": "C ...",
+        "margin": "C ...",
+        "cells": "C ...",
+        "reachable": "C ...",
+        "learns": "C ...",
+        "nmse": "C ...",
+    }
 
     samples: NDArray[np.int64]
     share_hard: Floats

@@ -83,6 +83,17 @@ class TrainingResult(Result):
     """
 
     kind: ClassVar[str] = "TrainingResult"
+    _shapes: ClassVar[dict[str, str]] = {
+        "parameters": "P",
+        "best_parameters": "P",
+        "samples": "n",
+        "train_nmse": "n",
+        "validation_nmse": "n",
+        "mean": "outputs",
+        "scale": "outputs",
+        "checkpoint_samples": "checkpoints",
+        "checkpoint_parameters": "checkpoints P",
+    }
     job: Job
     parameters: Floats
     best_parameters: Floats
@@ -144,7 +155,9 @@ class TrainingResult(Result):
     @classmethod
     def _from_state(cls, state: dict[str, Any]) -> Self:
         rest = {name: value for name, value in state.items() if name not in ("job", "numerics")}
-        return cls(job=Job.from_json(state["job"]), **rest)
+        found = cls(job=Job.from_json(state["job"]), **rest)
+        found.shape.split(found.parameters)  # refuses a vector of another length
+        return found
 
     def _summary(self) -> str:
         how = "diverged" if self.diverged else "stuck" if self.stuck else "trained"

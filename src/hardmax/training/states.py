@@ -260,6 +260,10 @@ class Recovery(Result):
     """
 
     kind: ClassVar[str] = "Recovery"
+    _shapes: ClassVar[dict[str, str]] = {
+        "initialised": "h",
+        "trained": "h",
+    }
 
     rank: int
     initialised: Floats

@@ -24,13 +24,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
+from hardmax.errors import DamagedFileError, DimensionMismatchError, FileFormatError, InvalidInputError
 from hardmax.networks.transformer import Transformer
 from hardmax.storage import written_whole
 from hardmax.training.data import canonical
 from hardmax.training.layout import TransformerShape
 from hardmax.training.loop import TrainingResult, predict
 from hardmax.training.piecewise import transformer_of
+from hardmax.untrusted import first_line, parsed_json
 from hardmax.versions import installed_versions
 
 Floats = NDArray[np.float32]
@@ -182,21 +183,23 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
         shape.
     """
     tensors, words = _unpacked(Path(path).read_bytes(), path)
+    if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
+        raise DamagedFileError(f"{path} must hold texts about its tensors, but its header is damaged.")
     if words.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is a safetensors file, but not one of a hardmax transformer.")
     schema = words.get("schema", "")
-    if not schema.isdigit() or int(schema) > SCHEMA:
+    if not schema.isdecimal() or len(schema) > 9 or int(schema) > SCHEMA:
         raise FileFormatError(
             f"{path} was written by a newer hardmax {words.get('hardmax', '')} (schema {schema}, this "
             f"version reads up to {SCHEMA}); upgrade hardmax to read it."
         )
     try:
-        shape = TransformerShape.from_json(json.loads(words["shape"]))
+        shape = TransformerShape.from_json(parsed_json(words["shape"], "its shape"))
         mean, scale = tensors.pop("output.mean"), tensors.pop("output.scale")
-        return TrainedModel(shape, shape.join(tensors), mean, scale, json.loads(words["about"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(
-            f"{path} must hold the tensors of its transformer, but does not: {error}"
+        return TrainedModel(shape, shape.join(tensors), mean, scale, parsed_json(words["about"], "its about"))
+    except Exception as error:  # whatever numbers that do not fit together lead to
+        raise DamagedFileError(
+            f"{path} must hold the tensors of its transformer, but does not: {first_line(error)}."
         ) from error
 
 
@@ -205,7 +208,7 @@ def _unpacked(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, NDAr
         (length,) = struct.unpack("<Q", data[:8])
         if length > min(len(data) - 8, _LONGEST_HEADER):
             raise ValueError("the header is longer than the file")
-        header = json.loads(data[8 : 8 + length])
+        header = parsed_json(data[8 : 8 + length], f"{path}: its header")
         words = header.pop("__metadata__", {})
         body = data[8 + length :]
         end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
@@ -214,8 +217,8 @@ def _unpacked(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, NDAr
         tensors = {name: _tensor(name, entry, body, path) for name, entry in header.items()}
     except FileFormatError:
         raise
-    except (struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise FileFormatError(
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise DamagedFileError(
             f"{path} must be a complete safetensors file, but it is truncated or damaged."
         ) from error
     return tensors, words
@@ -225,6 +228,8 @@ def _tensor(name: str, entry: Mapping[str, Any], body: bytes, path: Any) -> NDAr
     if entry["dtype"] != "F32":
         raise FileFormatError(f"{path} must hold tensors of type F32, but {name!r} is {entry['dtype']}.")
     begin, end = entry["data_offsets"]
+    if not (isinstance(begin, int) and isinstance(end, int) and 0 <= begin <= end <= len(body)):
+        raise DamagedFileError(f"{path} is damaged: the place of its tensor {name!r} is not inside the file.")
     return np.asarray(np.frombuffer(body[begin:end], dtype="<f4").reshape(entry["shape"]))
 
 

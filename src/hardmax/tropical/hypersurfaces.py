@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import flint
 import numpy as np
@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.arithmetic import exact_outer_sum, fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.fields import check_offsets
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 from hardmax.results import Result
@@ -252,6 +253,12 @@ class Hypersurface(Result):
     """
 
     kind: ClassVar[str] = "Hypersurface"
+    _shapes: ClassVar[dict[str, str]] = {
+        "terms": "walls 2",
+        "owner": "walls",
+        "start": "walls+1",
+        "homogeneous": "rows columns",
+    }
     terms: Integers
     owner: Integers
     start: Integers
@@ -285,6 +292,12 @@ class Hypersurface(Result):
         if not (self.homogeneous[:, 0] > 0).all():
             raise InvalidInputError("segments need bounded walls, but some run to infinity; pass a box.")
         return np.array([self.vertices(i) for i in range(self.n_walls)]).reshape(-1, 2, 2)
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        found = super()._from_state(state)
+        check_offsets("start", found.start, len(found.homogeneous))
+        return found
 
     def _summary(self) -> str:
         return f"{self.n_walls} walls in {self.d}-d"
@@ -374,6 +387,7 @@ def _around(rows: Floats) -> Floats:
     if rows.shape[1] != 4 or len(rows) < 4 or not (rows[:, 0] > 0).all():
         return rows
     points = rows[:, 1:] / rows[:, :1]
+    points = points / max(np.abs(points).max(), 5e-324)  # an order does not depend on the scale
     centred = points - points.mean(axis=0)
     _, _, frame = np.linalg.svd(centred)
     return rows[np.argsort(np.arctan2(centred @ frame[1], centred @ frame[0]), kind="stable")]

@@ -116,7 +116,7 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     try:
         record = replay.read(Path(path))  # type: ignore[no-untyped-call]
     except (ValueError, RecursionError, EOFError, zlib.error) as error:
-        raise FileFormatError(f"{path} must be a certificate written by hardmax verify: {error}") from None
+        raise FileFormatError(f"{path} must be a certificate written by hardmax verify: {error}.") from error
     if not isinstance(record, dict) or record.get("kind") != "verification" or "data" not in record:
         raise FileFormatError(f"{path} must be a certificate written by hardmax verify, but is not.")
     return Certificate(record)

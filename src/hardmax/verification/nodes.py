@@ -54,7 +54,9 @@ class Node:
         """Midpoints and radii of a box in floats that holds this one."""
         low = np.array([_below(v) for v in self.low])
         high = np.array([-_below(-v) for v in self.high])
-        middle = low + (high - low) / 2
+        with np.errstate(over="ignore"):
+            middle = low + (high - low) / 2
+        middle = np.where(np.isfinite(middle), middle, low / 2 + high / 2)
         radius = np.maximum(high - middle, middle - low)
         return middle, np.where(high > low, radius * (1 + 2.0**-50) + 5e-324, radius)
 

@@ -22,10 +22,10 @@ import json
 import math
 import struct
 import sys
+import zlib
 from fractions import Fraction
 from itertools import pairwise
 from operator import add, mul
-from pathlib import Path
 
 SCHEMA = 1
 BITS = 52  # of the fraction of the largest number of a state
@@ -956,6 +956,8 @@ def failure(record):
     return None
 
 
+
+
 def read(path):
     """The record in a file; numbers with a decimal point are refused."""
 
@@ -980,8 +982,8 @@ def main(arguments):
     for path in arguments:
         try:
             record = read(path)
-        except (OSError, ValueError, RecursionError, EOFError) as error:
-            sys.stdout.write(f"unreadable {path}: {error}\n")
+        except (OSError, ValueError, RecursionError, EOFError, zlib.error) as error:
+            sys.stdout.write(f"unreadable {path}: {str(error)[:500]}\n")
             code = 2
             continue
         why = failure(record)

@@ -364,8 +364,11 @@ def _combined(d: int, rows: Rows, outcome: Outcome) -> tuple[list[Any] | None, b
     scale = np.abs(columns).sum(axis=1)
     scale[scale == 0.0] = 1.0
     used = np.flatnonzero(np.abs(columns[:, 1:]).sum(axis=0) > 0)
-    table = columns[:, 1 + used] / scale[:, None]
-    heights = (columns[:, 0] + radius) / scale
+    with np.errstate(over="ignore", invalid="ignore"):
+        table = columns[:, 1 + used] / scale[:, None]
+        heights = (columns[:, 0] + radius) / scale
+    if not (np.isfinite(table).all() and np.isfinite(heights).all()):
+        return None, False  # beyond floats there is no program to solve
     level = np.array([False] * n + outcome.equal)
     goal = np.zeros(len(used) + 1)
     goal[-1] = -1.0

@@ -77,6 +77,10 @@ class CollidingPair(Result):
     """
 
     kind: ClassVar[str] = "CollidingPair"
+    _shapes: ClassVar[dict[str, str]] = {
+        "first": "T d",
+        "second": "T d",
+    }
 
     first: Floats
     second: Floats

@@ -375,8 +375,10 @@ def surely_inside(
             own, safe, start, keys, np.empty(len(index)), shown,
         )  # fmt: skip
     a, b = domain.halfspaces()
-    size = np.abs(safe) @ np.abs(a).T + np.abs(b)
-    return np.asarray(shown & (b - safe @ a.T > 4 * (a.shape[1] + 3) * 2.0**-53 * size).all(axis=1))
+    with np.errstate(over="ignore", invalid="ignore"):  # as above
+        size = np.abs(safe) @ np.abs(a).T + np.abs(b)
+        room = b - safe @ a.T
+        return np.asarray(shown & (room > 4 * (a.shape[1] + 3) * 2.0**-53 * size).all(axis=1))
 
 
 def is_inside(

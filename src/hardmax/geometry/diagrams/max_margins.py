@@ -56,6 +56,12 @@ class MaxMargin(Result):
     """
 
     kind: ClassVar[str] = "MaxMargin"
+    _shapes: ClassVar[dict[str, str]] = {
+        "values": "N",
+        "lower": "N",
+        "upper": "N",
+        "queries": "N d",
+    }
 
     values: Floats
     lower: Floats

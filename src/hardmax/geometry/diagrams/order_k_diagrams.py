@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import InvalidInputError, UnsupportedDimensionError
+from hardmax.errors import DamagedFileError, InvalidInputError, UnsupportedDimensionError
+from hardmax.fields import check_finite, check_object, check_range, check_shapes
 from hardmax.geometry.diagrams.key_diagrams import KeyDiagram, scores_of_source
 from hardmax.geometry.diagrams.order_k import WinningSets, winning_sets
 from hardmax.geometry.diagrams.set_location import locate_sets
@@ -168,8 +169,15 @@ class OrderKDiagram(KeyDiagram):
         found = WinningSets(**{**state, "exact_witnesses": exact})
         n = len(found.sets)
         fits = (found.sets.shape, found.witnesses.shape) == ((n, k), (n, scores.d))
-        if not fits or found.sets.max() >= scores.n_keys:
-            raise ValueError("the sets do not belong to the keys")
+        if not fits:
+            raise DamagedFileError("its sets must be those of its keys, but have another shape.")
+        check_object(found)
+        check_range("sets", found.sets, 0, scores.n_keys)
+        check_finite("witnesses", found.witnesses)
+        check_range("exact_witnesses", np.array([*exact], dtype=np.int64), 0, n)
+        if found.adjacency is not None:
+            check_shapes({"adjacency": found.adjacency}, {"adjacency": "pairs 2"})
+            check_range("adjacency", found.adjacency, 0, n)
         diagram = cls(scores, k)
         diagram.__dict__["_winning"] = found
         return diagram

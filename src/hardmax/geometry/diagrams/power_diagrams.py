@@ -23,8 +23,9 @@ from typing import Any, ClassVar, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import BiasedDiagramError, InvalidInputError
+from hardmax.errors import BiasedDiagramError, DamagedFileError, InvalidInputError
 from hardmax.exact.rationals import ExactArray
+from hardmax.fields import check_finite, check_object, check_offsets, check_range
 from hardmax.geometry.diagrams.interiors import (
     EmptinessCertificate,
     Interiors,
@@ -274,7 +275,12 @@ class PowerDiagram(KeyDiagram):
         found = Interiors(**{**state, "exact_witnesses": exact})
         shapes = (found.nonempty.shape, found.witnesses.shape, found.support_start.shape)
         if shapes != ((scores.n_keys,), scores.slopes.shape, (scores.n_keys + 1,)):
-            raise ValueError("the answer does not belong to the keys")
+            raise DamagedFileError("its answer must be that of its keys, but has another shape.")
+        check_object(found)
+        check_offsets("support_start", found.support_start, len(found.support_keys))
+        check_range("support_keys", found.support_keys, 0, scores.n_keys + 1)
+        check_range("exact_witnesses", np.array([*exact], dtype=np.int64), 0, scores.n_keys)
+        check_finite("witnesses", found.witnesses[found.nonempty])
         diagram = cls(scores)
         diagram.__dict__["_interiors"] = found
         return diagram

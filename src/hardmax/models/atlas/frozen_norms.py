@@ -287,6 +287,14 @@ class FrozenNormEffect(Result):
     """
 
     kind: ClassVar[str] = "FrozenNormEffect"
+    _shapes: ClassVar[dict[str, str]] = {
+        "layers": "layers",
+        "positions": "positions",
+        "radii": "R",
+        "shares": "layers positions R columns",
+        "units": "layers positions",
+        "lengths": "layers positions",
+    }
 
     model: str
     sliced: str

@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from hardmax.errors import CertificateError, InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
+from hardmax.fields import check_offsets
 from hardmax.geometry.domains import Box, WholeSpace
 from hardmax.models.reading.sources import CapturedLayer, QueryMap
 from hardmax.networks.attention import Attention
@@ -217,6 +218,21 @@ class LayerSlice(Result):
     """
 
     kind: ClassVar[str] = "LayerSlice"
+    _shapes: ClassVar[dict[str, str]] = {
+        "origin": "d_model",
+        "directions": "2 d_model",
+        "low": "2",
+        "high": "2",
+        "token_places": "Q 2",
+        "token_distances": "Q",
+        "token_agreement": "Q",
+        "heads": "H",
+        "n_cells_per_head": "H",
+        "routings": "cells H",
+        "witnesses": "cells 2",
+        "corners": "v 2",
+        "start": "cells+1",
+    }
 
     layer: int
     heads: tuple[int, ...]
@@ -281,6 +297,12 @@ class LayerSlice(Result):
         """Everything but the cells themselves, in plain values."""
         left_out = ("origin", "directions", "routings", "witnesses", "corners", "start")
         return {name: value for name, value in self._state().items() if name not in left_out}
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        found = super()._from_state(state)
+        check_offsets("start", found.start, len(found.corners))
+        return found
 
     def _summary(self) -> str:
         how = "complete, exact" if self.complete else "INCOMPLETE"

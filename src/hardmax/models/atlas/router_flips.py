@@ -145,6 +145,19 @@ class RouterFlips(Result):
     """
 
     kind: ClassVar[str] = "RouterFlips"
+    _shapes: ClassVar[dict[str, str]] = {
+        "layer": "n",
+        "head": "n",
+        "position": "n",
+        "winners": "n k",
+        "margin": "n",
+        "rounding": "n",
+        "bound": "n",
+        "lead": "n",
+        "cannot_flip": "n",
+        "distance": "n",
+        "distance_rounding": "n",
+    }
 
     model: str
     dtype: str

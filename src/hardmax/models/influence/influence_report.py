@@ -37,6 +37,7 @@ from hardmax.networks.block import many
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
+_MOST_DRAWS = 10**6
 
 
 _RANDOM = ("random_expected", "random_mean", "random_low", "random_high")
@@ -395,8 +396,8 @@ def recall_columns(
     >>> float(found["random_expected"][0, 0, 0]) == 1 / 3
     True
     """
-    if n_draws < 1:
-        raise InvalidInputError(f"n_draws must be at least 1, but was {n_draws}.")
+    if not 1 <= n_draws <= _MOST_DRAWS:
+        raise InvalidInputError(f"n_draws must be from 1 to {_MOST_DRAWS:,}, but was {n_draws}.")
     generator = np.random.default_rng(rng)
     n_measures, n_queries, n_keys = influence.shape
     shape = (len(sets), n_measures, n_queries)

@@ -268,6 +268,14 @@ class TokenFlow(Result):
     """
 
     kind: ClassVar[str] = "TokenFlow"
+    _shapes: ClassVar[dict[str, str]] = {
+        "tokens": "Q",
+        "key_tokens": "N",
+        "heads": "L",
+        "words": "L+1 Q words",
+        "keys_read": "L",
+        "ties": "L",
+    }
 
     tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]

@@ -8,23 +8,34 @@ never run. Nothing here touches the network unless a hub id was asked for with `
 
 from __future__ import annotations
 
-import json
+import io
+import math
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hardmax.errors import FileFormatError, InvalidInputError, NotFiniteError, UnsupportedModelError
+from hardmax.errors import (
+    DamagedFileError,
+    FileFormatError,
+    InvalidInputError,
+    NotFiniteError,
+    UnsupportedModelError,
+)
 from hardmax.models.reading.families import FAMILIES, family_of
 from hardmax.models.reading.sources import required
+from hardmax.untrusted import first_line, parsed_json, said_plainly
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
 _VOCABULARIES = {"tokenizer.json", "vocab.txt", "vocab.json"}
+_TEXTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
+_MOST_LAYERS = 1000  # of a model whose layers share their weights
+_UNREAD_NUMBERS = 10**8  # of heads and poolers, which a file may lack
 # Heads and poolers stand behind all attention: without their weights nothing that is read here changes.
 _UNREAD = ("pooler", "lm_head", "cls.", "classifier", "score", "qa_outputs", "mask_token")
 
@@ -37,7 +48,7 @@ def downloaded(name: str) -> Path:
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
         raise InvalidInputError(
             f"model must be the id of a model on the hub that can be reached, but {name!r} could not be "
-            f"brought here ({_first_line(error)})."
+            f"brought here ({first_line(error)})."
         ) from error
 
 
@@ -54,6 +65,11 @@ def check_folder(model: str | os.PathLike[str]) -> Path:
     folder = named_folder(model)
     if not (folder / "config.json").is_file():
         raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
+    for name in _TEXTS:
+        if (folder / name).is_file():
+            stated = parsed_json((folder / name).read_bytes(), str(folder / name))
+            if not isinstance(stated, dict):
+                raise DamagedFileError(f"{folder / name} must be a JSON object, but is not.")
     for path in _weight_files(folder):
         _check_tensors(path)
     if (folder / "adapter_config.json").exists():
@@ -87,16 +103,19 @@ def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            names = sorted(set(parsed_json(index.read_bytes(), str(index))["weight_map"].values()))
+        except (LookupError, AttributeError, TypeError) as error:
             raise FileFormatError(f"{index} must say which tensor is in which file, but does not.") from error
-        missing = [name for name in names if not (folder / str(name)).is_file()]
+        outside = [name for name in names if not isinstance(name, str) or Path(name).name != name]
+        if outside:
+            raise DamagedFileError(f"{index} must name files beside it, but names {outside[0]!r}.")
+        missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise FileFormatError(
                 f"{folder} must hold all files of its index, but {missing[0]} is missing; "
                 "bring the folder here again."
             )
-        return [folder / str(name) for name in names]
+        return [folder / name for name in names]
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
@@ -115,15 +134,17 @@ def _pickled(name: str) -> FileFormatError:
     )
 
 
-def _check_tensors(path: Path) -> None:
+def _check_tensors(path: Path) -> tuple[int, int]:
+    """How many tensors a file holds, and how many numbers."""
     safetensors = required("safetensors")
     try:
         with safetensors.safe_open(str(path), framework="np") as file:
-            file.keys()
+            sizes = [math.prod(file.get_slice(key).get_shape()) for key in file.keys()]  # noqa: SIM118
+            return len(sizes), sum(sizes)
     except (safetensors.SafetensorError, OSError) as error:
-        raise FileFormatError(
+        raise DamagedFileError(
             f"{path} must be a complete safetensors file, but it is truncated or damaged "
-            f"({_first_line(error)}); bring it here again."
+            f"({first_line(error)}); bring it here again."
         ) from error
 
 
@@ -147,6 +168,7 @@ def loaded(folder: Path) -> Any:
     config._attn_implementation = None
     config.name_or_path = str(folder)
     family_of(SimpleNamespace(config=config, modules=list))  # refused before gigabytes are loaded
+    _check_size(folder, config)
     try:
         with _quiet():
             model, report = transformers.AutoModel.from_pretrained(
@@ -161,11 +183,37 @@ def loaded(folder: Path) -> Any:
     except Exception as error:  # as above
         raise FileFormatError(
             f"{folder} must hold the weights that its config.json describes, but they could not be loaded "
-            f"({_first_line(error)})."
+            f"({first_line(error)})."
         ) from error
     for reason in _misfits(model, report):
         raise FileFormatError(f"{folder} must hold the weights that its config.json describes, but {reason}.")
     return model
+
+
+def _check_size(folder: Path, config: Any) -> None:
+    """Refuse a configuration of a much larger model than the weights: it would be filled with random numbers.
+
+    Raises
+    ------
+    DamagedFileError
+        Before memory is taken for it.
+    """
+    counts = [_check_tensors(path) for path in _weight_files(folder)]
+    n_tensors, n_numbers = (sum(column) for column in zip(*counts, strict=True))
+    layers = getattr(config, "num_hidden_layers", 0)
+    if not isinstance(layers, int) or not 0 <= layers <= max(_MOST_LAYERS, n_tensors):
+        raise DamagedFileError(
+            f"{folder / 'config.json'} must describe its weights, but has {layers} layers."
+        )
+    sentence = f"{folder} must hold the weights that its config.json describes, but they could not be loaded"
+    with said_plainly(sentence), _quiet(), required("torch").device("meta"):
+        model = required("transformers").AutoModel.from_config(config)
+    stated = sum(tensor.numel() for tensor in model.parameters())
+    if stated > 2 * n_numbers + _UNREAD_NUMBERS:
+        raise DamagedFileError(
+            f"{folder / 'config.json'} must describe its weights, but has {stated:,} numbers where there are "
+            f"{n_numbers:,}."
+        )
 
 
 def _misfits(model: Any, report: dict[str, Any]) -> Iterator[str]:
@@ -213,7 +261,8 @@ def tokenizer_of(folder: Path) -> Any:
     if not any(path.name in _VOCABULARIES or path.suffix == ".model" for path in folder.iterdir()):
         return None  # transformers would make one that knows no word
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder, **_LOCAL)
+        with _quiet(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            return transformers.AutoTokenizer.from_pretrained(folder, **_LOCAL)
     except Exception:  # transformers raises whatever the missing file leads to; reading a text says so
         return None
 
@@ -241,18 +290,12 @@ def check_finite(model: Any) -> None:
 
 def _unknown(folder: Path, error: Exception) -> str:
     try:
-        words = json.loads((folder / "config.json").read_text())
+        words = parsed_json((folder / "config.json").read_bytes(), "config.json")
         kind = words.get("model_type")
     except (ValueError, OSError, AttributeError):
         return "its config.json cannot be read"
     if "auto_map" in words:
         return f"its architecture {kind!r} comes as code of its own, which is never run"
     if kind in required("transformers").CONFIG_MAPPING:
-        return f"its config.json is not one of {kind!r} ({_first_line(error)})"
+        return f"its config.json is not one of {kind!r} ({first_line(error)})"
     return f"its architecture {kind!r} is not known to transformers {required('transformers').__version__}"
-
-
-def _first_line(error: Exception) -> str:
-    """The beginning of a foreign message, as a part of a sentence of ours."""
-    text = str(error).strip().splitlines()
-    return text[0].split(". ")[0].rstrip(".:") if text else type(error).__name__

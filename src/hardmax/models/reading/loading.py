@@ -63,6 +63,7 @@ from hardmax.models.reading.sources import (
     chosen,
     required,
 )
+from hardmax.untrusted import said_plainly
 
 _GROUP_BYTES = 1 << 30
 _PROBE_TOKENS = 8
@@ -229,7 +230,8 @@ class OpenModel:
             )
         padding = {} if length is None else {"padding": "max_length", "max_length": length}
         # not verbose: that a text is too long is said below, in one sentence
-        encoded = self.tokenizer(text, return_tensors="pt", truncation=False, verbose=False, **padding)
+        with said_plainly(f"the tokenizer of {self.name} must turn a text into numbers, but does not"):
+            encoded = self.tokenizer(text, return_tensors="pt", truncation=False, verbose=False, **padding)
         return self._checked(dict(encoded))
 
     def tokens(self, text: str | Mapping[str, Any]) -> tuple[str, ...]:

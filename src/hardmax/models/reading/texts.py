@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from hardmax.errors import FileFormatError, InvalidInputError
 from hardmax.models.reading.sources import named_texts
+from hardmax.untrusted import parsed_json
 
 
 def read_texts(source: str | os.PathLike[str], *, field: str | None = None) -> dict[str, str]:
@@ -78,12 +78,7 @@ def _json_lines(path: Path, field: str) -> dict[str, str]:
     for i, line in enumerate(text_of(path).splitlines(), start=1):
         if not line.strip():
             continue
-        try:
-            found = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise FileFormatError(
-                f"{path} must hold JSON on every line, but line {i} is not: {error.msg}."
-            ) from error
+        found = parsed_json(line, f"line {i} of {path}")
         text = found.get(field) if isinstance(found, dict) else found
         if not isinstance(text, str):
             has = f"has the fields {', '.join(sorted(found))}" if isinstance(found, dict) else "is no text"
@@ -93,11 +88,7 @@ def _json_lines(path: Path, field: str) -> dict[str, str]:
 
 
 def _json_object(path: Path) -> dict[str, str]:
-    try:
-        found = json.loads(text_of(path))
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} is not: {error.msg}"
-        raise FileFormatError(f"{path} must be JSON, but {where}.") from error
+    found = parsed_json(text_of(path), str(path))
     if not isinstance(found, dict) or not found or not all(isinstance(text, str) for text in found.values()):
         raise FileFormatError(f'{path} must be a JSON object of names and texts, as {{"name": "text"}}.')
     return found

@@ -39,7 +39,6 @@ Set = tuple[int, ...]  # keys of a head, ascending
 Floats = NDArray[np.float64]
 
 _NOTHING = Fraction(0)
-MOST_ERROR = 1e-9
 MOST_TIED = 5000  # sets that may win together on a cell
 
 
@@ -357,14 +356,6 @@ class Listed:
     choices: dict[int, Choices]
     sets: dict[int, list[list[Set]]]
     deciders: dict[int, int]
-
-    @property
-    def most_error(self) -> float:
-        """The relative error beyond which float maps are computed again: sparsemax divides differences of
-        scores, which cancel, by the temperature.
-        """
-        soft = any(choices.block.rule == "sparsemax" for choices in self.choices.values())
-        return MOST_ERROR if soft else float("inf")
 
     @property
     def plain_sets(self) -> list[list[list[list[int]]]]:

@@ -337,8 +337,11 @@ class DecisionBoundary(Result):
 
     @property
     def total_size(self) -> float:
-        """The sum of the sizes of all pieces."""
-        return math.fsum(self.sizes.tolist())
+        """The sum of the sizes of all pieces; infinite beyond float64."""
+        try:
+            return math.fsum(self.sizes.tolist())
+        except OverflowError:
+            return math.inf
 
     # without rounding
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact, rational
+from hardmax.fields import check_shapes
 from hardmax.geometry.domains import Box
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
@@ -93,6 +94,7 @@ class NormedDiagram(Result):
     def _from_state(cls, state: dict[str, Any]) -> Self:
         whole = dict(state)
         network = Network._from_state(whole.pop("network"))
+        check_shapes(whole, {"routings": "n heads", "witnesses": "n 2", "vertices": "v 2"})
         return cls(network=network, domain=Box(whole.pop("low"), whole.pop("high")), **whole)
 
     def _summary(self) -> str:

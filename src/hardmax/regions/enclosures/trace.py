@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.fields import check_finite, check_shapes
 from hardmax.networks.layers import all_layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.self_attention import SelfAttention
@@ -153,6 +154,10 @@ class CertifiedTrace(Result):
         axes = 2 if isinstance(network, Transformer) else 1
         ends: dict[str, Any] = {name: as_exact(state[name], name, ndim=axes) for name in ("start", "end")}
         arrays: dict[str, Any] = {name: np.asarray(state[name]) for name in _ARRAYS}
+        check_shapes(
+            arrays, {"pieces": "n 2", "proven": "m", "brackets": "m 2", "routings": "n ...", "bits": "n ..."}
+        )
+        check_finite("pieces", arrays["pieces"])
         return cls(
             network=network,
             **ends,

@@ -114,7 +114,8 @@ class Question:
             import_module(f"hardmax.regions.{self.name}.machine"), f"{self.name.capitalize()}Machine"
         )
         store = self.keep != "nothing"
-        return kind(layers, domain, arithmetic=self.arithmetic, store=store, sliver=self.sliver)
+        with np.errstate(all="ignore"):  # a number that overflows decides nothing
+            return kind(layers, domain, arithmetic=self.arithmetic, store=store, sliver=self.sliver)
 
     def kept(self, machine: Any, prints: Fingerprints | None) -> Table | None:
         """What is kept of the cells that a machine has written down."""

@@ -247,7 +247,8 @@ class StackMachine(ABC):
         """Process at most ``steps`` nodes of the stack, deciding what floats cannot."""
         decided = self.n_rational
         try:
-            self._advance(steps)
+            with np.errstate(all="ignore"):  # a number that overflows decides nothing
+                self._advance(steps)
         except OutOfTime:
             self.ladder.n_rational = max(decided, self.n_rational - 1)  # the last one is not decided
 
@@ -278,7 +279,8 @@ class StackMachine(ABC):
     def take(self) -> Any:
         """Return the cells that were stored since the last call, and clear them."""
         rooms = self._rooms()
-        cells = self.cells()
+        with np.errstate(all="ignore"):  # margins and witnesses of cells that reach beyond floats
+            cells = self.cells()
         for unit in self.units:
             self.control[getattr(self.kernels, f"C_OUT_{unit.upper()}")] = 0
         self.output = {}

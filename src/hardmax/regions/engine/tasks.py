@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax import storage
-from hardmax.errors import FileFormatError
+from hardmax.errors import DamagedFileError, FileFormatError
 from hardmax.regions.cells import JoinedTables, Table, plain_table, table_of
+from hardmax.regions.engine.seals import is_sealed, seal_of
 from hardmax.regions.engine.stack_machine import SERIALS, State, Tally
 
 HEAD = 1 << 15  # cells that the first task finds before it is cut, in the plane
@@ -472,7 +473,8 @@ class Checkpoint:
         )
 
     def _write(self, path: Path, kind: str, state: dict[str, Any]) -> None:
-        storage.write(path, storage.Stored(kind, state, {}), packed=kind == "Enumeration")
+        stored = storage.Stored(kind, state, {})
+        storage.write(path, stored, packed=kind == "Enumeration", sign=seal_of)
 
     def finish(self, schedule: Schedule) -> None:
         """The run is over: nothing is left to resume."""
@@ -519,6 +521,12 @@ class Checkpoint:
             raise FileFormatError(
                 f"{path} must be the checkpoint of this enumeration, but belongs to another network, "
                 "domain or option; name another file or remove it."
+            )
+        if not is_sealed(stored.digest, stored.seal):
+            raise DamagedFileError(
+                f"{path} must be a checkpoint that you wrote, but carries the seal of somebody else or of "
+                "another machine; if you trust where it comes from, set HARDMAX_TRUST_CHECKPOINTS=1, "
+                "otherwise remove it."
             )
         return stored.state
 

@@ -30,6 +30,12 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 
 _UNIT = 2.0**-53
 _FINENESS = 2**20
+MOST_ERROR = 1e-9
+"""The error of an entry of a public map, over the largest entry of the map, that is at most left standing.
+
+Ordinary networks have proven errors of 1e-10 and less. Where large numbers cancel the error is larger, and
+the map is computed again in rationals and rounded once.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,10 @@ class PatternMaps:
         bits: NDArray[np.uint64],
         routings: NDArray[np.int32],
         exact_maps: ExactMaps,
-        *,
-        most_error: float = np.inf,
     ) -> PatternMaps:
         """The same maps; those in which floats overflowed are computed again in rationals.
 
-        So are those whose error may be above ``most_error`` times their largest entry.
+        So are those whose error may be above ``MOST_ERROR`` times their largest entry.
 
         Raises
         ------
@@ -66,12 +70,12 @@ class PatternMaps:
             When an entry of a map itself is beyond the range of floats.
         """
         kept = np.isfinite(self.linear).all(axis=(1, 2)) & np.isfinite(self.offset).all(axis=1)
-        if most_error < np.inf:
+        with np.errstate(invalid="ignore"):  # what overflowed is not kept
             size = np.maximum(
                 np.abs(self.linear).max(axis=(1, 2), initial=0.0),
                 np.abs(self.offset).max(axis=1, initial=0.0),
             )
-            kept &= self.error <= most_error * size + 5e-324
+            kept &= self.error <= MOST_ERROR * size + 5e-324
         if kept.all():
             return self
         maps = PatternMaps(self.linear.copy(), self.offset.copy(), self.error.copy())
@@ -90,7 +94,7 @@ class PatternMaps:
             entries = [nearest_float(Fraction(int(value), denominator)) for value in row]
             self.linear[cell, r], self.offset[cell, r] = entries[:-1], entries[-1]
         top = max(np.abs(self.linear[cell]).max(initial=0.0), np.abs(self.offset[cell]).max(initial=0.0))
-        self.error[cell] = top * 2 * _UNIT + 5e-324
+        self.error[cell] = top * (2 * _UNIT) + 5e-324
 
     def _set_exactly(
         self, cell: int, bits: NDArray[np.uint64], routings: NDArray[np.int32], exact_maps: ExactMaps

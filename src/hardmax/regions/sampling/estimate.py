@@ -20,7 +20,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInputError
+from hardmax.fields import check_range, check_shapes
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
@@ -179,7 +180,10 @@ class CellEstimate(Result):
         domain = (Box if state["domain"]["box"] else Polytope)(*state["domain"]["numbers"])
         found = cls(**{**state, "domain": domain})
         if found.counts.sum() != found.n_samples or found.counts.shape != found.first_samples.shape:
-            raise ValueError("the counts must add up to the number of points")
+            raise DamagedFileError("its counts must add up to the number of points, but do not.")
+        check_range("counts", found.counts, 1, found.n_samples + 1)
+        check_range("first_samples", found.first_samples, 0, max(found.n_samples, 1))
+        check_shapes(vars(found), {"counts": "n", "first_samples": "n", "first_points": "n d"})
         return found
 
     def _summary(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.domains import Box
@@ -28,6 +28,7 @@ from hardmax.networks.reading.sources import NetworkLike, as_network_or_transfor
 from hardmax.networks.signatures import Signature
 from hardmax.networks.transformer import Transformer
 from hardmax.progress import Progress, shown
+from hardmax.regions.cell_checks import check_cells
 from hardmax.regions.cells import Cells
 from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.regions.listing import KeySetList, domain_size, until_listed
@@ -333,8 +334,7 @@ class SegmentTrace(Result):
 
         signatures = self.bits, self.routings
         maps = pattern_maps(self._layers, *signatures, self.tied, self._exact_maps)
-        most = np.inf if self.listed is None else self.listed.most_error
-        return maps.finite(*signatures, self._exact_maps, most_error=most)
+        return maps.finite(*signatures, self._exact_maps)
 
     @cached_property
     def _layers(self) -> tuple[Layer, ...]:
@@ -366,6 +366,12 @@ class SegmentTrace(Result):
         if "sets" in state:
             size = partial(domain_size, Box([0], [1]))
             listed = listed_in_file(_along(network, start, end), size, state["sets"])
+        if start.shape != (network.d,) or end.shape != (network.d,):
+            raise DamagedFileError(f"its start and end must have {network.d} coordinates, but have others.")
+        layers = layers_of(listed.network) if listed else (_way(start, end), *layers_of(network))
+        check_cells(cells, layers, Box([0], [1]))
+        if cells.kind != "intervals":
+            raise DamagedFileError("its cells must be intervals, but are not.")
         return cls._of(network, start, end, cells, state["arithmetic"], state["complete"], listed)
 
     def _summary(self) -> str:

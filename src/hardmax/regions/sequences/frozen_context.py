@@ -130,6 +130,11 @@ class FrozenContextEffect(Result):
     """
 
     kind: ClassVar[str] = "FrozenContextEffect"
+    _shapes: ClassVar[dict[str, str]] = {
+        "frozen": "pieces heads",
+        "moving": "pieces heads",
+        "breakpoints": "pieces+1",
+    }
 
     token: int
     follow: int

@@ -565,7 +565,10 @@ class SpaceMachine(StackMachine):
     def tolerance(self) -> float:
         """How thin a sliver is: relative to the largest side of a box."""
         box = self.domain if isinstance(self.domain, Box) else None
-        return self.sliver if box is None else self.sliver * float((box.high.floats - box.low.floats).max())
+        if box is None:
+            return self.sliver
+        sides = box.high.floats / 2.0 - box.low.floats / 2.0  # halves, which do not overflow
+        return 2.0 * self.sliver * float(sides.max())
 
 
 class _Node:

@@ -18,6 +18,7 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import CertificateError
 from hardmax.exact.rationals import nearest_float
 from hardmax.regions.cells import Cells
 from hardmax.regions.maps.float_maps import frozen
@@ -99,10 +100,13 @@ def sizes_of(cells: Cells, facets: Facets) -> Sizes:
     """Volumes, surfaces and sizes of facets in floats."""
     volumes, surfaces, doubt = np.zeros(cells.n), np.zeros(cells.n), np.zeros(cells.n)
     areas = np.zeros(len(cells.owner))
-    kernels.measure(
-        shape_of(cells), facets.face, facets.far, facets.bounded, room_for(cells), volumes, surfaces, doubt,
-        areas,
-    )  # fmt: skip
+    try:
+        kernels.measure(
+            shape_of(cells), facets.face, facets.far, facets.bounded, room_for(cells), volumes, surfaces,
+            doubt, areas,
+        )  # fmt: skip
+    except ZeroDivisionError as error:
+        raise CertificateError("a cell has no volume; the list of cells is damaged.") from error
     lines = np.repeat(cells.free != 0, cells.facets.counts)
     areas[lines & (facets.face >= 0)] = np.inf
     return Sizes(volumes, surfaces, areas, doubt)
@@ -213,4 +217,7 @@ def _size(edges: list[Point]) -> float:
     # root of a fraction that may be far below the smallest float: scale it by an even power of two first
     shift = (square.denominator.bit_length() - square.numerator.bit_length()) // 2 if square else 0
     scaled = square * Fraction(4) ** shift
-    return math.ldexp(math.sqrt(nearest_float(scaled)), -shift)
+    try:
+        return math.ldexp(math.sqrt(nearest_float(scaled)), -shift)
+    except OverflowError:
+        return math.inf

@@ -33,10 +33,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from hardmax import storage
-from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError
+from hardmax.fields import check_types
 from hardmax.results import restored
 from hardmax.storage import written_whole
 from hardmax.training.studies.study import Study, StudyJob
+from hardmax.untrusted import ZIP_ERRORS, parsed_json, said_plainly
 from hardmax.versions import installed_versions
 
 SCHEMA = 1
@@ -48,7 +50,7 @@ _STUDY = "study.json"
 _FOLDERS = ("jobs", "results", "failed", "drivers")
 _STALE = 60.0  # seconds after which a driver that has not written its file counts as gone
 _LONGEST = 65_535  # bytes in the comment of a zip archive
-_DAMAGE = (*storage.ZIP_ERRORS, KeyError, TypeError, AttributeError, RecursionError)
+_DAMAGE = (*ZIP_ERRORS, LookupError, TypeError, AttributeError, NotImplementedError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -245,8 +247,8 @@ class RunStore:
 
     def failure(self, key: str) -> tuple[str, int] | None:
         """Why a job failed and how often it was started; ``None`` if it has not failed."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            stated = json.loads((self.folder / "failed" / f"{key}.json").read_text(encoding="utf-8"))
+        with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
+            stated = parsed_json((self.folder / "failed" / f"{key}.json").read_bytes(), key)
             return str(stated["error"]), int(stated["attempts"])
         return None
 
@@ -286,8 +288,10 @@ class RunStore:
 
     def _all_drivers(self) -> Iterator[DriverState]:
         for path in sorted((self.folder / "drivers").glob("*.json")):
-            with suppress(OSError, ValueError, TypeError):
-                yield DriverState(path.stem, **json.loads(path.read_text(encoding="utf-8")))
+            with suppress(OSError, ValueError, TypeError, AttributeError):
+                stated = parsed_json(path.read_bytes(), str(path))
+                check_types(DriverState, stated)
+                yield DriverState(path.stem, **stated)
 
     # Writing
     # ------------------------------------------------------------------------------------------------------
@@ -340,10 +344,10 @@ def is_store(folder: str | Path) -> bool:
 
 def _read_description(path: Path) -> tuple[str, str]:
     try:
-        stated = json.loads(path.read_text(encoding="utf-8"))
+        stated = parsed_json(path.read_bytes(), str(path))
         schema, name, runner = int(stated["schema"]), str(stated["study"]), str(stated["runner"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FileFormatError(f"{path} must describe a study, but is damaged.") from error
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        raise DamagedFileError(f"{path} must describe a study, but is damaged.") from error
     if schema > SCHEMA:
         raise FileFormatError(
             f"{path} was written by a newer hardmax {stated.get('version', '')} (schema {schema}, this "
@@ -361,11 +365,14 @@ def _write_jobs(folder: Path, jobs: list[StudyJob]) -> None:
 
 
 def _read_jobs(path: Path) -> list[StudyJob]:
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     if not path.stem.endswith(f"-{_digest(text)}"):
-        raise FileFormatError(f"{path} is not the file that was written; add the jobs of the study again.")
-    stated = [json.loads(line) for line in text.splitlines()]
-    return [StudyJob(job["text"], job["cost"], job["key"]) for job in stated]
+        raise DamagedFileError(f"{path} is not the file that was written; add the jobs of the study again.")
+    with said_plainly(f"{path} must list the jobs of a study, but does not"):
+        stated = [parsed_json(line, "a line") for line in text.splitlines()]
+        for job in stated:
+            check_types(StudyJob, job)
+        return [StudyJob(job["text"], job["cost"], job["key"]) for job in stated]
 
 
 def _digest(text: str) -> str:
@@ -480,17 +487,19 @@ def checked_content(path: Path) -> bytes:
         _record(comment, path)
         ending = len(comment).to_bytes(2, "little") + comment
         content = data[: -len(ending)] + b"\0\0"
-        stated = json.loads(comment)
+        stated = parsed_json(comment, str(path))
         sound = data.endswith(ending) and stated["sha256"] == _checksum(content, stated["record"])
     except _DAMAGE:
         sound = False
     if not sound:
-        raise FileFormatError(f"{path} is not the file that was written")
+        raise DamagedFileError(f"{path} is not the file that was written")
     return content
 
 
 def _record(comment: bytes, path: Path) -> RunRecord:
-    record = RunRecord(**json.loads(json.loads(comment)["record"]))
+    fields = parsed_json(parsed_json(comment, str(path))["record"], str(path))
+    check_types(RunRecord, fields)
+    record = RunRecord(**fields)
     if record.key != path.stem:
         raise ValueError("the file of another job")
     return record

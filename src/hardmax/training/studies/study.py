@@ -22,6 +22,7 @@ from hardmax.errors import FileFormatError, HardmaxError, InvalidInputError
 from hardmax.storage import written_whole
 from hardmax.training.data import canonical
 from hardmax.training.studies.runners import RUNNERS, check_runner_name, imported
+from hardmax.untrusted import parsed_json
 
 _MOST_JOBS = 1_000_000
 
@@ -173,10 +174,7 @@ def read_study(path: str | Path) -> Study:
     ['{"n":2}', '{"n":3}']
     """
     path = Path(path)
-    try:
-        stated = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} must be a study in JSON, but {error}.") from error
+    stated = parsed_json(path.read_bytes(), f"{path} must be a study in JSON, but")
     if not isinstance(stated, dict) or not isinstance(stated.get("study"), str):
         raise FileFormatError(f'{path} must be a JSON object with the name of a study under "study".')
     foreign = stated.keys() - {"study", "runner", "job", "vary", "jobs"}
