@@ -26,6 +26,7 @@ import zlib
 from fractions import Fraction
 from itertools import pairwise
 from operator import add, mul
+from pathlib import Path
 
 SCHEMA = 1
 BITS = 52  # of the fraction of the largest number of a state
@@ -954,8 +955,6 @@ def failure(record):
     ) as error:
         return f"it is malformed ({type(error).__name__})"
     return None
-
-
 
 
 def read(path):
