@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
@@ -112,7 +112,7 @@ def _name_tokens(ax: Axes, piece: LayerSlice, tokens: Sequence[str]) -> None:
     scale = min(wide / (piece.high[0] - piece.low[0]), tall / (piece.high[1] - piece.low[1]))
     places = (piece.token_places[inside] - piece.low) * scale * [1.0, -1.0]  # there, heights count downwards
     extent = (piece.high - piece.low) * scale
-    words = [tokens[t] for t in inside]
+    words = [tokens[t] for t in inside.tolist()]
     room = (0.0, -float(extent[1]), float(extent[0]), 0.0)
     spots = place_labels([(x, y) for x, y in places.tolist()], words, 7.5, room)
     for t, place, spot, word in zip(inside, places, spots, words, strict=True):
@@ -179,7 +179,7 @@ def draw_flips(found: RouterFlips, *, ax: Axes | None = None) -> Axes:
             for counts, colour, name in looks:
                 heights = 0.85 * counts / max(1, all_of_them.max())
                 label = None if row else name
-                look = {"align": "edge", "color": colour, "linewidth": 0, "label": label}
+                look: Any = {"align": "edge", "color": colour, "linewidth": 0, "label": label}
                 ax.bar(bins[:-1], heights, np.diff(bins), row, **look)
             ax.annotate(
                 f"{100 * share:.1f} %",
