@@ -1,6 +1,6 @@
 """Five properties of a controller with 6 x 50 ReLU units, decided exactly, and their certificates replayed.
 
-    python examples/verify_controller.py [--plot docs/pictures/verified-controller.svg]
+    python examples/verify_controller.py [--plot docs/pictures/verified-controller.png]
 
 The controller (examples/controller.npz, made by train_controller.py) scores five turns by distance, bearing
 and heading of another aircraft and by both speeds, each between -1 and 1.

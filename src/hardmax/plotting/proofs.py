@@ -22,8 +22,8 @@ Corners = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
 
 _KINDS = {
     "bound": ("one bound", FILLS[0]),
-    "combination": ("bounds with facts of the network", FILLS[3]),
-    "exact": ("affine there: rationals", FILLS[1]),
+    "combination": ("bounds and facts", FILLS[3]),
+    "exact": ("rationals", FILLS[1]),
 }  # from the cheapest proof to the dearest
 
 
@@ -42,10 +42,9 @@ def draw_certificate(certificate: Certificate, *, ax: Axes | None = None) -> Axe
     --------
     >>> import hardmax as hm
     >>> net = hm.Network.random_mlp([2, 8, 8, 1], 0)
-    >>> proof = hm.verify(net, "y0 <= 2", hm.Box.cube(2, -1, 1)).certificate
-    >>> axes = draw_certificate(proof)
-    >>> axes.get_title() == f"{proof.n_leaves} leaves"
-    True
+    >>> proof = hm.verify(net, "y0 <= 0", hm.Box.cube(2, -1, 1)).certificate
+    >>> draw_certificate(proof).get_title()
+    '13 leaves'
     """
     data = certificate.record["data"]
     if certificate.record["expected"]["verdict"] != "holds":
@@ -64,7 +63,7 @@ def draw_certificate(certificate: Certificate, *, ax: Axes | None = None) -> Axe
         [[(a[i], a[j]), (b[i], a[j]), (b[i], b[j]), (a[i], b[j])] for a, b in boxes], dtype=np.float64
     )
     with styled():
-        ax = given_or_new(ax, 5.4, 5.6)
+        ax = given_or_new(ax, 5.4, 5.4)
         fills = [_KINDS[kind][1] for kind in boxes.values()]
         cells = PolyCollection(list(corners), facecolors=fills, edgecolors=INK, linewidths=0.5)
         ax.add_collection(cells, autolim=False)
@@ -81,7 +80,10 @@ def draw_certificate(certificate: Certificate, *, ax: Axes | None = None) -> Axe
             for kind, (label, colour) in _KINDS.items()
             if kind in boxes.values()
         ]
-        ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False)
+        place = (0.5, -0.11)
+        ax.legend(
+            handles=handles, loc="upper center", bbox_to_anchor=place, ncols=3, frameon=False, fontsize=9
+        )
     return ax
 
 

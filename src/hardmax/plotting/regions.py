@@ -18,7 +18,6 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.tri import Triangulation
 
 from hardmax.errors import InvalidInputError, UnsupportedDimensionError
-from hardmax.networks.attention import Attention
 from hardmax.plotting.captions import axis_names, counted, explain
 from hardmax.plotting.classes import Palette, checked_points, draw_points, number_areas, points_legend
 from hardmax.plotting.profiles import draw_profile
@@ -321,7 +320,7 @@ def _draw_lines(ax: Axes, shapes: Shapes, boundary: DecisionBoundary | None, pla
             autolim=False,
         )
     drawn = {kind for kind, chosen in kinds.items() if chosen.any()}
-    if "fold" in drawn and all(isinstance(block, Attention) for block in result.network.blocks if block.cuts):
+    if "fold" in drawn and {block.name for block in result.network.blocks if block.cuts} == {"attention"}:
         drawn = drawn - {"fold"} | {"support"}  # there is no ReLU: these are the folds of sparsemax
     if boundary is not None and boundary.jumps.any():
         jumps = boundary._numbers[boundary.jumps]

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from dataclasses import asdict, fields, replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hardmax.cli import main
 from hardmax.cli.models import number_list
 from hardmax.errors import InvalidInputError
 from hardmax.models.atlas.head_atlas import HeadRecord
+from hardmax.models.atlas.layer_cells import LayerSlice
 
 
 def two_layers(**options) -> Layers:
@@ -350,8 +352,21 @@ def test_lists_of_numbers() -> None:
 # ----------------------------------------------------------------------------------------------------------
 
 
+def _cell_at(piece: LayerSlice, point: np.ndarray) -> int:
+    """The cell that holds a point of the plane."""
+    for i, corners in enumerate(piece.polygons):
+        ahead = np.roll(corners, -1, axis=0) - corners
+        left = ahead[:, 0] * (point - corners)[:, 1] - ahead[:, 1] * (point - corners)[:, 0]
+        if (left >= 0).all():
+            return i
+    raise AssertionError(f"no cell holds {point}")
+
+
 def test_pictures_show_every_cell_token_and_head(atlas: hm.models.HeadAtlas) -> None:
     pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.collections import LineCollection
+
     from hardmax.plotting.atlases import draw_slice
 
     piece = atlas.slices[0]
@@ -366,6 +381,17 @@ def test_pictures_show_every_cell_token_and_head(atlas: hm.models.HeadAtlas) -> 
     dots = np.concatenate([hollow.get_offsets(), full.get_offsets()])
     np.testing.assert_allclose(np.sort(dots, axis=0), np.sort(piece.token_places, axis=0))
     assert [text.get_text() for text in axes.texts] == list(atlas.text_tokens)
+    canvas = FigureCanvasAgg(axes.figure)
+    canvas.draw()
+    words = [text.get_window_extent(canvas.get_renderer()) for text in axes.texts]
+    assert not any(a.overlaps(b) for a, b in combinations(words, 2))
+    assert walls == [found for found in axes.collections if isinstance(found, LineCollection)]
+    for h, lines in enumerate(walls):
+        assert len(lines.get_segments()) > 0
+        for a, b in lines.get_segments():  # the winner of this head differs on both sides, and no other does
+            step = 1e-5 * np.array([a[1] - b[1], b[0] - a[0]]) / np.linalg.norm(b - a)
+            here, there = (_cell_at(piece, (a + b) / 2 + side * step) for side in (1, -1))
+            assert np.flatnonzero(piece.routings[here] != piece.routings[there]).tolist() == [h]
     assert f"{piece.n_cells} cells of 4 heads" in axes.get_title()
     assert piece.plot().get_xlabel() == f"plane of {piece.spanned_by}"
     [image] = atlas.plot().images

@@ -226,3 +226,24 @@ def test_cells_carry_their_numbers_when_a_star_lies_outside_its_cell():
     assert named == ["cell 0", "cell 1"]
     unbiased = hm.attention_diagram([[1.0, 0.0], [-1.0, 0.0]]).plot(box=hm.Box([-6, -6], [6, 6]))
     assert not [text for text in unbiased.texts if text.get_text().startswith("cell")]
+
+
+def test_names_of_cells_do_not_cover_stars_and_the_legend_names_what_is_there():
+    keys = np.array(
+        [[2.2, 0.4], [0.7, 1.9], [-1.5, 1.2], [-1.9, -0.9], [0.5, -1.8], [0.6, 0.2], [-0.4, -0.5]]
+    )
+    box = hm.Box.cube(2, -3, 3)
+    weighted = hm.power_diagram(keys, [0, 0, 1.5, 0, 0, 0, 1.5])
+    figure = diagrams.compare_diagrams([weighted], titles=["weighted"], box=box)
+    (axes,) = figure.axes
+    names = {
+        text.get_text(): np.array(text.get_position()) for text in axes.texts if "cell" in text.get_text()
+    }
+    assert len(names) == 7
+    for name, place in names.items():
+        assert weighted.locate(place[None])[0] == int(name.removeprefix("cell "))
+        assert np.linalg.norm(keys - place, axis=1).min() > 0.3
+    words = [[text.get_text() for text in legend.get_texts()] for legend in figure.legends]
+    assert words == [["key", "wall"]]
+    attention = diagrams.compare_diagrams([hm.attention_diagram(keys)], titles=["attention"], box=box)
+    assert "key that wins on no open set" in [text.get_text() for text in attention.legends[0].get_texts()]

@@ -17,7 +17,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from hardmax.plotting.blocks import compare_block
 from hardmax.plotting.captions import axis_names
 from hardmax.plotting.region_shapes import Shapes, box_shown, map_colours, region_colours
-from hardmax.plotting.regions import compare_depths, draw_regions
+from hardmax.plotting.regions import compare_depths, compare_rules, draw_regions
 from hardmax.plotting.style import INK, new_figure
 
 SQUARE = hm.Box.cube(2, -4, 4)
@@ -395,3 +395,22 @@ def test_depths_by_class():
     net = hm.Network.random(2, n_tokens=4, heads=1, depth=2, d_ff=4, rng=0)
     figure = compare_depths(net, SQUARE, colour="class")
     assert len(figure.axes) == 4
+
+
+def test_folds_of_sparsemax_are_not_said_to_be_of_a_relu():
+    net = hm.Network.random(2, n_tokens=4, heads=1, depth=1, d_ff=0, rng=0)
+    box = hm.Box.cube(2, -3, 3)
+    for network, words in (
+        (net.with_rule("sparsemax", temperature=1), "fold: a head reads other keys"),
+        (hm.Network.random_mlp([2, 4, 1], 0), "fold: a ReLU switches"),
+    ):
+        (legend,) = hm.enumerate_regions(network, box).plot().figure.legends
+        assert words in [text.get_text() for text in legend.get_texts()]
+
+
+def test_five_panels_have_numbers_below_the_last_of_each_column():
+    net = hm.Network.random(2, n_tokens=4, heads=1, depth=1, d_ff=0, rng=0)
+    found = hm.enumerate_regions(net, hm.Box.cube(2, -3, 3))
+    figure = compare_rules({str(i): found for i in range(5)})
+    assert [bool(axes.get_xlabel()) for axes in figure.axes] == [False, False, True, True, True]
+    assert [bool(axes.get_ylabel()) for axes in figure.axes] == [True, False, False, True, False]

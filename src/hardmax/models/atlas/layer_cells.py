@@ -318,20 +318,29 @@ class LayerSlice(Result):
 def _hull(points: Floats, unit: float) -> Floats:
     """The corners of the convex hull of points in the plane, counterclockwise; ``unit`` counts as nothing."""
     order = np.lexsort((points[:, 1], points[:, 0]))
-    chains = []
+    corners: list[Floats] = []
     for chain in (points[order], points[order][::-1]):
         kept: list[Floats] = []
         for p in chain:
-            if kept and np.abs(p - kept[-1]).max() < unit:
-                continue
-            while len(kept) > 1:
-                a, b = kept[-1] - kept[-2], p - kept[-2]
-                if a[0] * b[1] - a[1] * b[0] > unit * float(np.linalg.norm(b)):
-                    break
+            while len(kept) > 1 and _turn(kept[-2], kept[-1], p) <= 0.0:
                 kept.pop()
             kept.append(p)
-        chains.append(kept[:-1])
-    return np.array(chains[0] + chains[1])
+        corners += kept[:-1]
+    i = 0  # rounding leaves corners on sides: those go last, so that no true corner is lost for them
+    while len(corners) > 3 and i < len(corners):
+        before, here, after = corners[i - 1], corners[i], corners[(i + 1) % len(corners)]
+        near = float(np.linalg.norm(here - before)) < unit
+        if near or abs(_turn(before, here, after)) < unit * float(np.linalg.norm(after - before)):
+            del corners[i]
+            i = max(i - 2, 0)
+        else:
+            i += 1
+    return np.array(corners)
+
+
+def _turn(a: Floats, b: Floats, c: Floats) -> float:
+    """Twice the area of a triangle, positive if it is counterclockwise."""
+    return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
 
 def slice_network(
