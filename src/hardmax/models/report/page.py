@@ -63,6 +63,23 @@ COLUMNS = tuple(Column(*row) for row in list(csv.reader(io.StringIO(_resource("c
 """The columns of the table, in order."""
 
 
+_WORDS = (
+    ("token", "a piece of the text; the model keeps one vector for each"),
+    ("head", "in each layer, several heads let every token read from others; this is attention"),
+    ("query, key", "a token that reads, and a token that is read, in one head"),
+    ("probability", "how much of its attention a query gives to a key; over all keys it sums to 1"),
+    ("winning key", "the key with the largest probability"),
+    ("margin", "how far its score leads; one temperature makes a key 2.7 times as probable as the next"),
+    (
+        "hardmax",
+        "attention that gives everything to the winning key; the theory behind this page is about it",
+    ),
+    ("read-out", "the token at the end whose state is used, such as a classification token"),
+    ("sink", "a key that wins far more queries than its share, often without saying much"),
+    ("influence", "how far the state of a token moves when one input token is replaced"),
+)
+
+
 def figures_of(report: ModelReport) -> dict[str, Figure]:
     """Every figure of a report, by name, in the order of the page."""
     made = {**head_figures(report.atlas), **slice_figures(report.atlas)}
@@ -113,6 +130,7 @@ def page(report: ModelReport) -> str:
         strongest=_strongest_reads(report),
         rounding=_rounding(report.attention),
         most_rows=MOST_ROWS,
+        words=_WORDS,
         mean=lambda field: _percent(mean_of(atlas.heads, field)),
         groups=groups,
         columns=COLUMNS,

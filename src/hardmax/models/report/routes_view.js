@@ -224,7 +224,9 @@
   roving(grid, headButtons, [1, across]);
   grid.addEventListener("click", function (event) {
     var one = event.target.closest(".head-button");
-    if (!one) { return; }
+    if (one) { chooseHead(one); }
+  });
+  function chooseHead(one) {
     chosen.layer = Number(one.dataset.layer);
     chosen.head = Number(one.dataset.head);
     enter(headButtons, one);
@@ -232,6 +234,32 @@
     byId("one-head-row").hidden = false;
     showHead();
     if (byId("one-head").checked) { show(); }
+  }
+
+  // Heads that the verdict names lead to their panel.
+  var verdict = document.getElementById("verdict"), named = /layer (\d+) head (\d+)/g;
+  var walker = document.createTreeWalker(verdict, NodeFilter.SHOW_TEXT), texts = [];
+  while (walker.nextNode()) { texts.push(walker.currentNode); }
+  texts.forEach(function (text) {
+    var parts = document.createDocumentFragment(), at = 0, found;
+    named.lastIndex = 0;
+    while ((found = named.exec(text.data)) !== null) {
+      var layer = Number(found[1]), head = Number(found[2]);
+      if (!(layer < m.depth && head < m.heads[layer])) { continue; }
+      parts.appendChild(document.createTextNode(text.data.slice(at, found.index)));
+      parts.appendChild(make("button", { type: "button", "class": "to-head", "data-row": m.starts[layer] +
+        head }, found[0]));
+      at = named.lastIndex;
+    }
+    parts.appendChild(document.createTextNode(text.data.slice(at)));
+    if (at) { text.parentNode.replaceChild(parts, text); }
+  });
+  verdict.addEventListener("click", function (event) {
+    var one = event.target.closest(".to-head");
+    if (!one) { return; }
+    chooseHead(headButtons[Number(one.dataset.row)]);
+    byId("head-panel").scrollIntoView();
+    headButtons[Number(one.dataset.row)].focus({ preventScroll: true });
   });
 
   function showHead() {
