@@ -279,7 +279,7 @@ def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, fo
 def test_heads_that_the_verdict_names_lead_to_their_panel(browser, found, folder):
     with Visit(browser, folder / "report.html") as visit:
         page, best = visit.page, found.verdict.hardest[0]
-        before = " ".join(page.locator("#verdict li").all_inner_texts())
+        before = " ".join(page.locator("#verdict li").all_inner_texts()).replace("\u00a0", " ")
         assert all(sentence in before for sentence in found.verdict.look_first)
         page.locator(".to-head", has_text=f"layer {best.layer} head {best.head}").first.click()
         assert page.locator("#head-name").inner_text() == f"Layer {best.layer}, head {best.head}"

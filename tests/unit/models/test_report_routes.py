@@ -129,7 +129,7 @@ def test_the_verdict_stands_in_the_page_the_numbers_and_the_command(found, soft)
     for report in (found, soft):
         page = report.html()
         for sentence in report.verdict.sentences:
-            assert html.escape(sentence).replace("&#x27;", "&#39;") in page
+            assert html.escape(sentence).replace("&#x27;", "&#39;").replace(" %", "\u00a0%") in page
         assert page.index('id="verdict"') < page.index('class="facts"')
         saved = json.loads(json_for_script(report.to_dict()))["verdict"]
         assert saved["sentences"] == list(report.verdict.sentences)

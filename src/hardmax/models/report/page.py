@@ -144,7 +144,7 @@ def page(report: ModelReport) -> str:
 def _template() -> Template:
     """The template; every value is escaped, and control characters in it become visible."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible)
-    environment.filters.update(many=_many, number=number, median=_median)
+    environment.filters.update(many=_many, number=number, median=_median, joined=_joined)
     environment.globals.update(known_tokens=known_tokens, known_levels=known_levels)
     return environment.from_string(_resource("page.html.j2"))
 
@@ -173,6 +173,11 @@ def content_policy(script: str, *, connect: str | None = None) -> str:
     if connect is not None:
         allowed.append(f"connect-src {connect}")
     return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
+
+
+def _joined(sentence: str) -> str:
+    """A sentence in which no line breaks between a number and its per cent sign."""
+    return sentence.replace(" %", "\u00a0%")
 
 
 def _percent(value: float) -> str:
@@ -224,6 +229,7 @@ def _attention_data(report: ModelReport, kept: KeptAttention) -> dict[str, Any]:
         "keyTokens": list(atlas.key_tokens),
         "readOut": report.read_out,
         "hardness": hardness,
+        "sink": report.verdict.sinks[0].position if report.verdict.sinks else None,
     }
 
 

@@ -100,13 +100,15 @@
     readTable();
     var found = Routes.paths(m, table, chosen.column, chosen.token, readOut);
     lines = [];
+    var leftOut = byId("no-sink") && byId("no-sink").checked; // from the drawing, not from the paths
     for (var c = 0; c < m.depth; c++) {
       var kind = c < chosen.column ? "from" : "to", on = found[kind];
       for (var t = 0; t < m.nQueries; t++) {
         if (!on[c + 1][t]) { continue; }
         if (on[c][t]) { lines.push({ c: c, t: t, s: t, p: 0, kind: "own" }); }
         table[c][t].forEach(function (one) {
-          if (on[c][one.key]) { lines.push({ c: c, t: t, s: one.key, p: one.p, head: one.head, kind: kind });
+          if (on[c][one.key] && !(leftOut && one.key === data.sink)) { lines.push({ c: c, t: t, s: one.key,
+            p: one.p, head: one.head, kind: kind });
             }
         });
       }
@@ -199,6 +201,7 @@
   }
   slider.addEventListener("input", rule);
   byId("one-head").addEventListener("change", show);
+  if (byId("no-sink")) { byId("no-sink").addEventListener("change", show); }
 
   // Heads
   // ------------------------------------------------------------------------------------------------------
