@@ -276,6 +276,16 @@ def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, fo
         assert visit.said == []
 
 
+def test_heads_that_the_verdict_names_lead_to_their_panel(browser, found, folder):
+    with Visit(browser, folder / "report.html") as visit:
+        page, best = visit.page, found.verdict.hardest[0]
+        before = " ".join(page.locator("#verdict li").all_inner_texts()).replace("\u00a0", " ")
+        assert all(sentence in before for sentence in found.verdict.look_first)
+        page.locator(".to-head", has_text=f"layer {best.layer} head {best.head}").first.click()
+        assert page.locator("#head-name").inner_text() == f"Layer {best.layer}, head {best.head}"
+        assert visit.said == []
+
+
 def test_routes_and_heads_are_used_by_keyboard(browser, found, folder):
     with Visit(browser, folder / "report.html") as visit:
         page = visit.page
@@ -313,7 +323,7 @@ def test_sections_whose_premise_fails_are_collapsed_and_open_when_asked_for(brow
         page = visit.page
         page.evaluate("document.querySelectorAll('details').forEach(d => d.open = false)")
         assert not found.verdict.holds
-        assert page.locator("details").count() == 3
+        assert page.locator("section > details").count() == 3
         assert not page.locator("figure#slice-0").is_visible()
         assert page.locator("#cells .why").inner_text() == found.verdict.why_collapsed
         page.locator("nav a[href='#cells']").click()

@@ -387,7 +387,7 @@ def head_atlas(  # type: ignore[misc]
     ...         return TextReading(tuple("abcdef"), tuple("abcdef"), 0.0, 0.0, None, 1.0)
     >>> atlas = head_atlas(OneLayer())
     >>> atlas
-    <HeadAtlas: one layer, 2 heads of 1 layer on 6 tokens, 13 cells in 1 slice>
+    <HeadAtlas: one layer, 2 heads of 1 layer on 6 tokens, 9 cells in 1 slice>
     >>> [(record.keys_can_win, record.keys_do_win) for record in atlas.heads]
     [(6, 4), (6, 3)]
     """

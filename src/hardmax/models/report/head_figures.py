@@ -146,7 +146,9 @@ def guarantees(atlas: HeadAtlas) -> Figure:
     step = (RIGHT - LEFT) / len(layers)
     for panel, percent in enumerate(panels):
         y0 = top + panel * (height + gap)
-        scale = linear_scale(0.0, 1.0, y0 + height, y0, steps=2)
+        largest = max(mean_of(records, f"share_measured_{percent}") for _, records in layers)
+        most = next(edge for edge in (0.1, 0.2, 0.5, 1.0) if not largest > edge)
+        scale = linear_scale(0.0, most, y0 + height, y0, steps=2)
         parts += y_axis(scale, LEFT, RIGHT, f"share of queries within {percent}\u00a0% of hardmax", y0)
         for i, (layer, records) in enumerate(layers):
             x = LEFT + step * (i + 0.5)

@@ -63,6 +63,23 @@ COLUMNS = tuple(Column(*row) for row in list(csv.reader(io.StringIO(_resource("c
 """The columns of the table, in order."""
 
 
+_WORDS = (
+    ("token", "a piece of the text; the model keeps one vector for each"),
+    ("head", "in each layer, several heads let every token read from others; this is attention"),
+    ("query, key", "a token that reads, and a token that is read, in one head"),
+    ("probability", "how much of its attention a query gives to a key; over all keys it sums to 1"),
+    ("winning key", "the key with the largest probability"),
+    ("margin", "how far its score leads; one temperature makes a key 2.7 times as probable as the next"),
+    (
+        "hardmax",
+        "attention that gives everything to the winning key; the theory behind this page is about it",
+    ),
+    ("read-out", "the token at the end whose state is used, such as a classification token"),
+    ("sink", "a key that wins far more queries than its share, often without saying much"),
+    ("influence", "how far the state of a token moves when one input token is replaced"),
+)
+
+
 def figures_of(report: ModelReport) -> dict[str, Figure]:
     """Every figure of a report, by name, in the order of the page."""
     made = {**head_figures(report.atlas), **slice_figures(report.atlas)}
@@ -113,6 +130,7 @@ def page(report: ModelReport) -> str:
         strongest=_strongest_reads(report),
         rounding=_rounding(report.attention),
         most_rows=MOST_ROWS,
+        words=_WORDS,
         mean=lambda field: _percent(mean_of(atlas.heads, field)),
         groups=groups,
         columns=COLUMNS,
@@ -126,7 +144,7 @@ def page(report: ModelReport) -> str:
 def _template() -> Template:
     """The template; every value is escaped, and control characters in it become visible."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible)
-    environment.filters.update(many=_many, number=number, median=_median)
+    environment.filters.update(many=_many, number=number, median=_median, joined=_joined)
     environment.globals.update(known_tokens=known_tokens, known_levels=known_levels)
     return environment.from_string(_resource("page.html.j2"))
 
@@ -155,6 +173,11 @@ def content_policy(script: str, *, connect: str | None = None) -> str:
     if connect is not None:
         allowed.append(f"connect-src {connect}")
     return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
+
+
+def _joined(sentence: str) -> str:
+    """A sentence in which no line breaks between a number and its per cent sign."""
+    return sentence.replace(" %", "\u00a0%")
 
 
 def _percent(value: float) -> str:
@@ -206,6 +229,7 @@ def _attention_data(report: ModelReport, kept: KeptAttention) -> dict[str, Any]:
         "keyTokens": list(atlas.key_tokens),
         "readOut": report.read_out,
         "hardness": hardness,
+        "sink": report.verdict.sinks[0].position if report.verdict.sinks else None,
     }
 
 

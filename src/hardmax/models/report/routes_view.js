@@ -100,13 +100,15 @@
     readTable();
     var found = Routes.paths(m, table, chosen.column, chosen.token, readOut);
     lines = [];
+    var leftOut = byId("no-sink") && byId("no-sink").checked; // from the drawing, not from the paths
     for (var c = 0; c < m.depth; c++) {
       var kind = c < chosen.column ? "from" : "to", on = found[kind];
       for (var t = 0; t < m.nQueries; t++) {
         if (!on[c + 1][t]) { continue; }
         if (on[c][t]) { lines.push({ c: c, t: t, s: t, p: 0, kind: "own" }); }
         table[c][t].forEach(function (one) {
-          if (on[c][one.key]) { lines.push({ c: c, t: t, s: one.key, p: one.p, head: one.head, kind: kind });
+          if (on[c][one.key] && !(leftOut && one.key === data.sink)) { lines.push({ c: c, t: t, s: one.key,
+            p: one.p, head: one.head, kind: kind });
             }
         });
       }
@@ -199,6 +201,7 @@
   }
   slider.addEventListener("input", rule);
   byId("one-head").addEventListener("change", show);
+  if (byId("no-sink")) { byId("no-sink").addEventListener("change", show); }
 
   // Heads
   // ------------------------------------------------------------------------------------------------------
@@ -224,7 +227,9 @@
   roving(grid, headButtons, [1, across]);
   grid.addEventListener("click", function (event) {
     var one = event.target.closest(".head-button");
-    if (!one) { return; }
+    if (one) { chooseHead(one); }
+  });
+  function chooseHead(one) {
     chosen.layer = Number(one.dataset.layer);
     chosen.head = Number(one.dataset.head);
     enter(headButtons, one);
@@ -232,6 +237,32 @@
     byId("one-head-row").hidden = false;
     showHead();
     if (byId("one-head").checked) { show(); }
+  }
+
+  // Heads that the verdict names lead to their panel.
+  var verdict = document.getElementById("verdict"), named = /layer (\d+) head (\d+)/g;
+  var walker = document.createTreeWalker(verdict, NodeFilter.SHOW_TEXT), texts = [];
+  while (walker.nextNode()) { texts.push(walker.currentNode); }
+  texts.forEach(function (text) {
+    var parts = document.createDocumentFragment(), at = 0, found;
+    named.lastIndex = 0;
+    while ((found = named.exec(text.data)) !== null) {
+      var layer = Number(found[1]), head = Number(found[2]);
+      if (!(layer < m.depth && head < m.heads[layer])) { continue; }
+      parts.appendChild(document.createTextNode(text.data.slice(at, found.index)));
+      parts.appendChild(make("button", { type: "button", "class": "to-head", "data-row": m.starts[layer] +
+        head }, found[0]));
+      at = named.lastIndex;
+    }
+    parts.appendChild(document.createTextNode(text.data.slice(at)));
+    if (at) { text.parentNode.replaceChild(parts, text); }
+  });
+  verdict.addEventListener("click", function (event) {
+    var one = event.target.closest(".to-head");
+    if (!one) { return; }
+    chooseHead(headButtons[Number(one.dataset.row)]);
+    byId("head-panel").scrollIntoView();
+    headButtons[Number(one.dataset.row)].focus({ preventScroll: true });
   });
 
   function showHead() {
