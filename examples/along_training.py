@@ -1,7 +1,7 @@
 """A model of the InfoFlow paper along its training: when its heads become hard, and how its cells grow.
 
     python examples/along_training.py                       a short training, about half a minute
-    python examples/along_training.py 4000000 out           the one of docs/along-training.md
+    python examples/along_training.py 16000000 out          the one of docs/along-training.md
 
 Trains the sum of two maxima of bilinear forms (D = 2) over 15 tokens, with checkpoints at 0 and at powers of
 two of a small number of samples. Prints the curves and writes result.npz, curves.npz and curves.png into a

@@ -1,7 +1,7 @@
 """A small causal language model along its training, on text that a grammar writes.
 
     python examples/grammar_language_model.py                 a few steps, seconds
-    python examples/grammar_language_model.py 1500 out        the one of docs/along-training.md: minutes
+    python examples/grammar_language_model.py 3000 out        the one of docs/along-training.md: minutes
 
 A GPT-2 of two layers with two heads learns sentences with agreement in number between a subject and a verb
 that stand apart, and names that come back. Checkpoints are Hugging Face folders; hardness, margins,

@@ -2,9 +2,9 @@
 
     python examples/many_texts.py MODEL [OUT]
 
-MODEL is a folder of a BERT model such as all-MiniLM-L6-v2 (needs the extra models). Texts are sentences of
-this project's own pages. Prints the hardest heads with intervals over texts, and the heads that a comparison
-names when W_Q of head 5 in layer 2 is multiplied by four.
+MODEL is a folder of a BERT model such as all-MiniLM-L6-v2 (needs the extra models). The texts are sentences
+of this project's own pages. Prints the hardest heads with intervals over texts, and the heads that a
+comparison names when W_Q of head 5 in layer 2 is multiplied by four.
 """
 
 from __future__ import annotations

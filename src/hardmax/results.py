@@ -68,6 +68,7 @@ _HOME_OF_KIND = {
     "CostTable": "hardmax.flow.costs.cost_law",
     "DecisionBoundary": "hardmax.regions.decisions.boundary",
     "DecisionDistance": "hardmax.regions.decisions.distance",
+    "GenerationAtlas": "hardmax.models.atlas.generation",
     "HeadAtlas": "hardmax.models.atlas.head_atlas",
     "HeadBudget": "hardmax.bounds.heads",
     "Hypersurface": "hardmax.tropical.hypersurfaces",

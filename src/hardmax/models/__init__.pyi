@@ -3,6 +3,8 @@ from hardmax.models.atlas.assumptions import check_assumptions as check_assumpti
 from hardmax.models.atlas.corpus_atlas import CorpusAtlas as CorpusAtlas
 from hardmax.models.atlas.frozen_norms import FrozenNormEffect as FrozenNormEffect
 from hardmax.models.atlas.frozen_norms import frozen_norm_effect as frozen_norm_effect
+from hardmax.models.atlas.generation import GenerationAtlas as GenerationAtlas
+from hardmax.models.atlas.generation import generation_atlas as generation_atlas
 from hardmax.models.atlas.head_atlas import HeadAtlas as HeadAtlas
 from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
 from hardmax.models.atlas.router_flips import RouterFlips as RouterFlips

@@ -53,6 +53,7 @@ _WHOLE = {
     "CorpusAtlas": ("corpora.draw_corpus_atlas", "an atlas"),
     "CorpusInfluence": ("corpora.draw_corpus_influence", "influence"),
     "ModelComparison": ("corpora.draw_comparison", "a comparison"),
+    "GenerationAtlas": ("corpora.draw_generation", "an atlas"),
     "HeadAtlas": ("atlases.draw_atlas", "an atlas"),
     "TokenFlow": ("atlases.draw_routes", "a flow of tokens"),
     "LayerSlice": ("atlases.draw_slice", "a slice"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hardmax.models.atlas.corpus_atlas import CorpusAtlas
+    from hardmax.models.atlas.generation import GenerationAtlas
     from hardmax.models.comparisons.along_training import AlongTraining
     from hardmax.models.comparisons.compare import ModelComparison
     from hardmax.models.influence.corpus_influence import CorpusInfluence
@@ -211,15 +212,39 @@ def draw_along_training(found: AlongTraining) -> Figure:
             other = cells.twinx()
             other.plot(steps, found.error, color=INK, linestyle="--", linewidth=1.1)
             other.set(ylabel="error of the task (NMSE), dashed", yscale="log")
-        for ax in (sets, cells):
-            ax.legend(frameon=False, fontsize=8)
+        for ax, place in ((sets, "best"), (cells, "lower left")):
+            ax.legend(frameon=False, fontsize=8, loc=place)
         apart = steps[steps > 0]
         for ax in axes.ravel():
             ax.set_xlabel("step")
             if len(apart) > 2 and apart[-1] > 20 * apart[0]:  # checkpoints that double, and the start at 0
                 ax.set_xscale("symlog", linthresh=float(apart[0]), linscale=0.6)
-                ax.set_xlim(left=-0.2 * float(apart[0]))
+                ax.set_xlim(-0.2 * float(apart[0]), 1.2 * float(apart[-1]))
             ax.xaxis.set_major_formatter(EngFormatter(sep=""))
             ax.grid(color="0.92", linewidth=0.6)
             ax.set_axisbelow(True)
     return figure
+
+
+def draw_generation(found: GenerationAtlas, *, ax: Axes | None = None) -> Axes:
+    """Draw the probability of the winner at every step, heads down; dots: within 10 % of hardmax."""
+    steps, rows = found.winners.shape
+    with styled():
+        ax = given_or_new(ax, max(5.0, 2.0 + 0.32 * steps), 1.6 + 0.26 * rows)
+        image = ax.imshow(found.top_probabilities.T, vmin=0.0, vmax=1.0, cmap="cividis", aspect="auto")
+        at = np.argwhere(found.within_10)
+        ax.plot(at[:, 0], at[:, 1], ".", color="white", markersize=4, markeredgewidth=0)
+        asks = found.tokens[found.n_prompt - 1 : found.n_prompt - 1 + steps]
+        ax.set_xticks(range(steps), asks, rotation=60, ha="right", fontsize=7.5)
+        names = [f"{n}.{h}" for n, h in zip(found.layer, found.head, strict=True)]
+        every = max(1, rows // 24)
+        ax.set_yticks(range(0, rows, every), names[::every], fontsize=7.5)
+        ax.set(
+            xlabel="token that asks, step by step",
+            ylabel="layer.head",
+            title="probability of the winner; dots: within 10 % of hardmax",
+        )
+        ax.title.set_fontsize(9.5)
+        if ax.figure is not None:
+            ax.figure.colorbar(image, ax=ax, shrink=0.9)
+    return ax
