@@ -134,6 +134,8 @@ class Bar:
             self._write()
 
     def _write(self) -> None:
+        if sys.stderr is None:  # closed before the program began
+            return
         sys.stderr.write(f"\r{self._text.ljust(self._written)}")
         sys.stderr.flush()
         self._written = len(self._text)
@@ -142,4 +144,5 @@ class Bar:
         """Leave the last line standing."""
         if self._text:
             self._write()
-            sys.stderr.write("\n")
+            if sys.stderr is not None:
+                sys.stderr.write("\n")

@@ -277,6 +277,8 @@ def restored(stored: storage.Stored, path: str) -> Any:
         result = cls._from_state(stored.state)
         check_object(result)
         repr(result)
+        if cls._state is Result._state:  # the others compute their tables
+            _check_table(result._table())
     except KeyError as error:
         raise DamagedFileError(f"{path} must hold a complete {stored.kind}, but has no {error}.") from error
     except MissingExtraError:
@@ -288,6 +290,12 @@ def restored(stored: storage.Stored, path: str) -> Any:
         ) from error
     result.__dict__["provenance"] = stored.provenance
     return result
+
+
+def _check_table(table: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
+    """Refuse a table whose columns are not of one length."""
+    if len({len(column) for column in columns_of(table).values()}) > 1:
+        raise DamagedFileError("the columns of its table must be of one length, but are not.")
 
 
 def _class_of(kind: str) -> type[Result] | None:

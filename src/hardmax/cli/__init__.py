@@ -6,13 +6,17 @@ not the user's with 1; none of them with a traceback. Files are data: they are n
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any, NoReturn, TextIO
 
 import click
 
-from hardmax.errors import CertificateError, HardmaxError, IncompleteError, MissingExtraError
+from hardmax.errors import CertificateError, HardmaxError, IncompleteError, MissingExtraError, readable
 
 __all__ = ["main"]
 
@@ -26,8 +30,13 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **options: Any) -> Any:
         """Run the command line and leave with its exit code."""
+        _open_streams()
         try:
             code = super().main(args, *others, **{**options, "standalone_mode": False})
+            sys.stdout.flush()  # what is written only when the process ends would fail without a sentence
+        except BrokenPipeError:  # the reader has left; nobody is there to be told
+            _drop(sys.stdout)
+            sys.exit(NOT_THE_USERS_FAULT)
         except (click.Abort, KeyboardInterrupt):
             _leave("interrupted.", INTERRUPTED)
         except click.ClickException as error:
@@ -53,8 +62,45 @@ def _failure(error: OSError) -> str:
 
 
 def _leave(sentence: str, code: int) -> NoReturn:
-    click.echo(f"hardmax: {' '.join(sentence.split())}", err=True)
+    try:
+        click.echo(f"hardmax: {readable(' '.join(sentence.split()))}", err=True)
+    except OSError:  # standard error is full or gone: the exit code says it
+        _drop(sys.stderr)
+    _drop_unwritten()
     sys.exit(code)
+
+
+class _NoStream(io.TextIOBase):
+    """Stands for a standard output that was closed before the program began: nothing can be written."""
+
+    def write(self, text: str) -> int:
+        """Fail as a closed file does, but for nothing at all."""
+        if text:
+            raise OSError(errno.EBADF, "standard output is closed")
+        return 0
+
+
+def _open_streams() -> None:
+    """Python sets streams that were closed before it began to None; nothing here expects that."""
+    if sys.stdout is None:
+        sys.stdout = _NoStream()
+    if sys.stderr is None:  # what is said there is no result
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _drop(stream: TextIO) -> None:
+    """Let what is still waiting to be written go nowhere, or Python would fail once more when it ends."""
+    with suppress(OSError, ValueError):
+        handle = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(handle, stream.fileno())
+        os.close(handle)
+
+
+def _drop_unwritten() -> None:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        _drop(sys.stdout)
 
 
 @click.group(

@@ -257,13 +257,14 @@ class TrainingGeometry(Result):
 
     kind: ClassVar[str] = "TrainingGeometry"
     _shapes: ClassVar[dict[str, str]] = {
-        "samples": "C ...",
-        "share_hard": "C ...",
-        "margin": "C ...",
-        "cells": "C ...",
-        "reachable": "C ...",
-        "learns": "C ...",
-        "nmse": "C ...",
+        "samples": "C",
+        "heads": "rows",
+        "share_hard": "C rows",
+        "margin": "C rows",
+        "cells": "C sequences",
+        "reachable": "C heads",
+        "learns": "C",
+        "nmse": "C",
     }
 
     samples: NDArray[np.int64]

@@ -18,10 +18,11 @@ nothing and only rationals are asked.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ _MEMORY = 2**28  # bytes that tables of residues may take
 _FEW_PRIMES, _MOST_PRIMES = 12, 400  # the most to begin with; beyond, rationals are as fast
 
 
+class OutOfTime(Exception):
+    """A decision in rationals was left because the time of the run is over; it is made again later."""
+
+
 class Ladder:
     """The rungs behind floats, and how many questions each of them has decided.
 
@@ -57,6 +62,12 @@ class Ladder:
     def __init__(self) -> None:
         self.counts = np.zeros(kernels.COUNTS, dtype=np.int64)
         self.n_rational = 0
+        self.deadline = inf  # when, by time.monotonic, no further decision is made in rationals
+
+    def check_time(self) -> None:
+        """Leave a decision for which there is no time."""
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
 
     @property
     def n_zero(self) -> int:
@@ -87,6 +98,7 @@ class Ladder:
 
     def decide(self, in_rationals: Callable[..., Any], *question: Any) -> Any:
         """The answer of the last rung."""
+        self.check_time()
         self.n_rational += 1
         return in_rationals(*question)
 

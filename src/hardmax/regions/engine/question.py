@@ -43,7 +43,7 @@ ENGINES = {  # the engine of choice for a dimension first
     "space": Engine(3, LARGEST_DIMENSION, "polyhedra"),
     "search": Engine(2, 1 << 20, "halfspaces"),
 }
-LAYOUT = 7  # grows when the state of a machine, or the way tasks are cut, changes its meaning
+LAYOUT = 8  # grows when the state of a machine, or the way tasks are cut, changes its meaning
 
 
 def engine_for(d: int, engine: str | None = None) -> str:

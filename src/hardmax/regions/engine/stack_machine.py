@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
-from hardmax.regions.engine.decide import Ladder
+from hardmax.regions.engine.decide import Ladder, OutOfTime
 from hardmax.regions.engine.layer_kernels import CERTIFIED, CHANGES, ERRORS, EXACT, FLOAT, FOLD, HEADER, WALL
 from hardmax.regions.engine.program import Program
 from hardmax.regions.engine.sign_kernels import join_key
@@ -36,10 +36,6 @@ from hardmax.regions.maps.exact_maps import ExactMaps
 State = dict[str, NDArray[Any]]
 ARITHMETICS = {"exact": EXACT, "certified": CERTIFIED, "float": FLOAT}
 SERIALS = 32  # bits of the number of a layer cell that count inside one piece; those above name the piece
-
-
-class OutOfTime(Exception):
-    """A decision in rationals was left because the time of the run is over; it is made again later."""
 
 
 class Column(NamedTuple):

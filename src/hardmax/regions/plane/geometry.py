@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import CertificateError
 from hardmax.exact.rationals import ExactArray, nearest_float
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.layers import AffineLayer, Layer
@@ -33,6 +34,7 @@ _DOUBT = 1e-6  # relative error of an area above which it is computed in rationa
 Line = tuple[int, int, int, int]
 Corner = tuple[int, int, int, int, int]  # X, Y, W, Dx, Dy
 Polygon = tuple[list[Line], list[Corner], list[int]]  # with a label for every side
+_FARTHEST = 1 << 18  # bits of the distance at which an unbounded cell is looked for
 FAR_SIDES: list[Line] = [(0, 1, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (1, 0, 0, 1)]  # of the square [-M, M]^2
 
 
@@ -158,13 +160,16 @@ class PlaneGeometry(Geometry):
         lines = self.symbolic_rows(i)
         corners = corners_of(lines)
         reach = 1
-        while True:
+        while reach.bit_length() < _FARTHEST:
             points = [(c[0] + reach * c[3], c[1] + reach * c[4], c[2] * len(corners)) for c in corners]
             x = sum((Fraction(point[0], point[2]) for point in points), Fraction(0))
             y = sum((Fraction(point[1], point[2]) for point in points), Fraction(0))
             if all(line[3] or line[0] * x + line[1] * y + line[2] > 0 for line in lines):
                 return [x, y][: self.d]
-            reach *= 2
+            if not any(c[3] or c[4] for c in corners):
+                break
+            reach *= 2 if reach.bit_length() < 64 else reach
+        raise CertificateError(f"cell {i} has no interior point; the list of cells is damaged.")
 
     def contacts(self) -> Contacts:
         """Pairs of adjacent cells."""

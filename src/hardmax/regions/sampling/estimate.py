@@ -263,18 +263,23 @@ def estimate_cells(
     begin = time.monotonic()
     source, n_samples = UniformPoints(domain), int(n_samples)
     batch = max(1, min(_BATCH, _NUMBERS // network.d))
-    sizes = [min(batch, n_samples - start) for start in range(0, n_samples, batch)]
-    for_words, *streams = _generator(rng).spawn(1 + len(sizes))
-    hasher = hasher_for(network, source, for_words, largest_batch=sizes[0])
+    generator = _generator(rng)
+    (for_words,) = generator.spawn(1)
+    hasher = hasher_for(network, source, for_words, largest_batch=min(batch, n_samples))
     tally = SignatureTally(max_signatures)
     witnesses = []
 
-    def hashed(task: int) -> tuple[Floats, NDArray[np.uint64]]:
-        points = source.draw(sizes[task], streams[task])
+    def batches() -> Iterator[tuple[int, np.random.Generator]]:
+        # one stream after the other: a trillion points are more than anybody waits for
+        for start in range(0, n_samples, batch):
+            yield min(batch, n_samples - start), generator.spawn(1)[0]
+
+    def hashed(size: int, stream: np.random.Generator) -> tuple[Floats, NDArray[np.uint64]]:
+        points = source.draw(size, stream)
         return points, hasher.hashes(points)
 
     with shown(progress, Progress.line) as report:
-        for points, hashes in _in_order(hashed, len(sizes), n_jobs):
+        for points, hashes in _in_order(hashed, batches(), n_samples > batch, n_jobs):
             start, known = tally.n_samples, len(tally)
             tally.add(hashes)
             if first_points:
@@ -293,15 +298,15 @@ def estimate_cells(
     )
 
 
-def _in_order(task: Any, n_tasks: int, n_jobs: int | None) -> Iterator[Any]:
-    """The results of ``task(0)``, ``task(1)``, ... as they are needed, worked out by threads."""
+def _in_order(task: Any, arguments: Iterator[Any], several: bool, n_jobs: int | None) -> Iterator[Any]:
+    """The results of ``task`` for all arguments in order, as they are needed, computed by threads."""
     import joblib
 
-    if n_tasks == 1 or n_jobs == 1:
-        return (task(i) for i in range(n_tasks))
+    if not several or n_jobs == 1:
+        return (task(*given) for given in arguments)
     # compiled kernels release the interpreter's lock, so threads are enough and nothing is copied
     run = joblib.Parallel(n_jobs=n_jobs, require="sharedmem", return_as="generator", batch_size=1)
-    results: Iterator[Any] = run(joblib.delayed(task)(i) for i in range(n_tasks))
+    results: Iterator[Any] = run(joblib.delayed(task)(*given) for given in arguments)
     return results
 
 

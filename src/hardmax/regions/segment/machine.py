@@ -19,6 +19,7 @@ and the order of breaks that they leave open are decided behind them
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -34,6 +35,7 @@ from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import ArgmaxLayer, Layer, ReluLayer
 from hardmax.regions.cells import AT_INFINITY, DOMAIN_SIDE, Cells
 from hardmax.regions.engine import layer_kernels as constants
+from hardmax.regions.engine.decide import OutOfTime
 from hardmax.regions.engine.layer_kernels import ERRORS, GAMMA, GAMMA_OUT, RHO, RHO_OUT, TAME
 from hardmax.regions.engine.program import Program, norms_of
 from hardmax.regions.engine.stack_machine import ARITHMETICS, SERIALS, State, Tally
@@ -230,6 +232,7 @@ class SegmentMachine:
 
     state_lasts = True  # arrays of a frame are replaced, never written again
     small_steps = False  # a step is a whole batch
+    deadline: float = np.inf  # when, by time.monotonic, even a decision in rationals is left
 
     def __init__(
         self,
@@ -254,7 +257,7 @@ class SegmentMachine:
         sizes = [max(len(stage.biases), stage.layer.d_in, stage.layer.d_out) for stage in self.stages]
         self.batch = int(np.clip(_NUMBERS // max(sizes, default=1), 32, _MOST))
         if self.trust == constants.EXACT:
-            self.batch = 32
+            self.batch = 2  # so that a time limit finds an end of a step
         self.layer_cells = np.zeros(len(layers) + 1, dtype=np.int64)
         self.shares = [[4.0, 1.0] for _ in layers]  # events and questions of an interval to leave room for
         self.serial = 0
@@ -344,8 +347,9 @@ class SegmentMachine:
         return self.undecided.ladder.n_rational
 
     def advance(self, steps: int) -> None:
-        """Work off about ``steps`` intervals, counted once per layer."""
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        """Process about ``steps`` intervals, counted once per layer; fewer where the time is over."""
+        self.undecided.ladder.deadline = self.deadline
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"), suppress(OutOfTime):
             while steps > 0 and self.frames:
                 frame = self.frames[-1]
                 take = min(self.batch, frame.children - frame.cursor)

@@ -125,6 +125,7 @@ def trace_segment(
             layers, Box([0], [1]), arithmetic=arithmetic, store=True, sliver=0.0, stages=stages
         )
         machine.limit(most)
+        machine.deadline = np.inf if time_limit is None else begin + time_limit
         while not machine.done:
             machine.advance(_STEPS)
             seconds = time.monotonic() - begin

@@ -346,6 +346,7 @@ class Undecided:
             self._settle(sign_kernels.settle_lengths, self._asked(intervals), last, chosen, lengths, counts)
             chosen = chosen[: counts[0]]
         for k in chosen.tolist():
+            self.ladder.check_time()
             low, high = self.ends(intervals, k)
             if isinstance(low, Fraction) and isinstance(high, Fraction):
                 lengths[k] = nearest_float(high - low)
