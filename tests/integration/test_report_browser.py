@@ -260,9 +260,14 @@ def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, fo
         filled = page.locator("#diagram circle.token:not(.hollow)").count()
         assert f"{filled} of 20 queries are filled" in page.locator("#diagram-said").inner_text()
         assert filled >= 3  # the three tokens of the plane
+        spanning = [piece.spanning for piece in found.atlas.slices if piece.layer == 2]
+        chosen = [page.locator(f"#three-{i}").input_value() for i in range(3)]
+        assert [tuple(map(int, chosen))] == spanning  # those of the exact picture, and it is named
+        assert page.locator("#diagram-exact").is_visible()
         before = page.locator("#diagram").inner_html()
         page.locator("#three-2").select_option("17")
         assert page.locator("#diagram").inner_html() != before
+        assert not page.locator("#diagram-exact").is_visible()
         page.locator("#three-2").select_option(page.locator("#three-1").input_value())
         assert "do not span a plane" in page.locator("#diagram-said").inner_text()
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 12)

@@ -7,7 +7,8 @@
   if (!app) { return; }
   var data = JSON.parse(document.getElementById("data").textContent);
   var m = Routes.open(data.attention), words = data.tokens, keyWords = data.keyTokens, readOut = data.readOut;
-  var chosen = { stop: 0, column: m.depth, token: readOut, layer: null, head: null, three: null };
+  var chosen = { stop: 0, column: m.depth, token: readOut, layer: null, head: null, three: null,
+    ownThree: false };
   var ROW = 22, WIDE = 134, LABEL = 78, TOP = 26;
   var SVG = "http://www.w3.org/2000/svg";
 
@@ -395,12 +396,15 @@
       short(words[t], 20))); }
     select.addEventListener("change", function () {
       chosen.three[i] = Number(select.value);
+      chosen.ownThree = true;
       drawDiagram();
     });
   });
   function chooseThree(row) {
+    var exact = data.spanning[chosen.layer];
+    if (!chosen.ownThree && exact) { chosen.three = exact.slice(); } // those of the layer's exact picture
     if (!chosen.three) {
-      // the read-out, and the two tokens that this head sends elsewhere, so that something is seen
+      // the read-out, and two tokens that this head sends elsewhere, so that something is seen
       var three = [readOut], keys = [m.order[(row * m.nQueries + readOut) * m.kept]];
       for (var round = 0; round < 2; round++) {
         for (var t = 0; t < m.nQueries && three.length < 3; t++) {
@@ -480,6 +484,7 @@
         " queries are filled: at their place their own key wins. The others are hollow." +
       (m.present === null ? "" : " Masks are those of " + visible(words[found.lead]) + ".") +
       " A token off the plane stands where the scores match its own best.";
+    byId("diagram-exact").hidden = String(data.spanning[chosen.layer]) !== String(chosen.three);
     box.dataset.filled = filled;
     box.dataset.cells = found.cells.length;
   }
