@@ -281,6 +281,21 @@ def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, fo
         assert visit.said == []
 
 
+def test_every_head_and_stop_of_the_bundled_model_is_drawn(browser, tmp_path):
+    """In its last layer one token alone reads, so that a window could shrink to a point."""
+    hm.report().write(tmp_path)
+    with Visit(browser, tmp_path / "report.html", viewport={"width": 390, "height": 844}) as visit:
+        page = visit.page
+        for head in page.locator(".head-button").all():
+            head.click()
+            assert page.locator("#diagram polygon").count() >= 1
+            assert "NaN" not in page.locator("#diagram").inner_html()
+        for stop in range(len(STOPS)):
+            page.locator("#rule").fill(str(stop))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert visit.said == []
+
+
 def test_heads_that_the_verdict_names_lead_to_their_panel(browser, found, folder):
     with Visit(browser, folder / "report.html") as visit:
         page, best = visit.page, found.verdict.hardest[0]

@@ -9,7 +9,7 @@
   var m = Routes.open(data.attention), words = data.tokens, keyWords = data.keyTokens, readOut = data.readOut;
   var chosen = { stop: 0, column: m.depth, token: readOut, layer: null, head: null, three: null,
     ownThree: false };
-  var ROW = 22, WIDE = 134, LABEL = 78, TOP = 26;
+  var ROW = 22, WIDE = 134, LABEL = 78, TOP = 26, MOST_LINES = 6000;
   var SVG = "http://www.w3.org/2000/svg";
 
   function make(tag, attributes, inside) {
@@ -134,7 +134,7 @@
     var pen = canvas.getContext("2d");
     pen.scale(ratio, ratio);
     var ink = { own: paint("--soft"), to: paint("--line-0"), from: paint("--line-1") };
-    lines.slice().sort(function (a, b) { return a.p - b.p; }).forEach(function (one) {
+    lines.slice().sort(function (a, b) { return a.p - b.p; }).slice(-MOST_LINES).forEach(function (one) {
       var x = WIDE * (one.c + 1) - 3, y = TOP + ROW * (one.t + 0.5);
       var u = WIDE * one.c + LABEL + 3, v = TOP + ROW * (one.s + 0.5), bend = (x - u) * 0.45;
       pen.strokeStyle = ink[one.kind];
@@ -165,6 +165,10 @@
       first += ". For " + percent(m.cut[chosen.stop]) + " of the queries this rule reads more than the " +
         m.kept +
         " keys that are kept, and only these are followed";
+    }
+    if (lines.length > MOST_LINES) {
+      first += ". Of " + lines.length.toLocaleString("en") + " lines the strongest " +
+        MOST_LINES.toLocaleString("en") + " are drawn";
     }
     byId("routes-said").textContent = first + ".";
     var list = byId("routes-words");
@@ -477,7 +481,7 @@
     box.appendChild(svg);
     var keys = found.nKeys < m.nKeys ? "the " + found.nKeys + " keys kept for this head, of " + m.nKeys +
       "," : "all " + m.nKeys + " keys";
-    said.textContent = found.cells.length + " cells of " + keys +
+    said.textContent = found.cells.length + (found.cells.length === 1 ? " cell of " : " cells of ") + keys +
       " in this window. Inside a cell its key wins; tinted cells win queries of this text, strongly " +
       "tinted ones a quarter of them or more. " +
       filled + " of " + drawn +
