@@ -260,9 +260,14 @@ def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, fo
         filled = page.locator("#diagram circle.token:not(.hollow)").count()
         assert f"{filled} of 20 queries are filled" in page.locator("#diagram-said").inner_text()
         assert filled >= 3  # the three tokens of the plane
+        spanning = [piece.spanning for piece in found.atlas.slices if piece.layer == 2]
+        chosen = [page.locator(f"#three-{i}").input_value() for i in range(3)]
+        assert [tuple(map(int, chosen))] == spanning  # those of the exact picture, and it is named
+        assert page.locator("#diagram-exact").is_visible()
         before = page.locator("#diagram").inner_html()
         page.locator("#three-2").select_option("17")
         assert page.locator("#diagram").inner_html() != before
+        assert not page.locator("#diagram-exact").is_visible()
         page.locator("#three-2").select_option(page.locator("#three-1").input_value())
         assert "do not span a plane" in page.locator("#diagram-said").inner_text()
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 12)
@@ -273,6 +278,21 @@ def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, fo
         place = list(found.attention.order[row, 19]).index(19)
         assert shown == pytest.approx(found.attention.probabilities[row, 19, place], abs=6e-4)
         page.locator("#one-head").check()
+        assert visit.said == []
+
+
+def test_every_head_and_stop_of_the_bundled_model_is_drawn(browser, tmp_path):
+    """In its last layer one token alone reads, so that a window could shrink to a point."""
+    hm.report().write(tmp_path)
+    with Visit(browser, tmp_path / "report.html", viewport={"width": 390, "height": 844}) as visit:
+        page = visit.page
+        for head in page.locator(".head-button").all():
+            head.click()
+            assert page.locator("#diagram polygon").count() >= 1
+            assert "NaN" not in page.locator("#diagram").inner_html()
+        for stop in range(len(STOPS)):
+            page.locator("#rule").fill(str(stop))
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert visit.said == []
 
 

@@ -24,6 +24,7 @@ VERBS = {
     ),
     "check_claims": lambda option: hm.check_claims("tropical.newton*", progress=option),
     "head_atlas": lambda option: hm.head_atlas(bundled_source(), plane=None, progress=option),
+    "report": lambda option: hm.report(rules=["argmax"], progress=option),
 }
 WATCHES = ["enumerate_regions", "count_cells", "count_regions", "estimate_cells", "trace_segment"]
 

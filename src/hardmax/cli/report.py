@@ -61,6 +61,9 @@ def report(
     """
     words = text_for(model, text, file)
     check_folder(out)
+    shown = sys.stderr.isatty()
+    if shown:  # before the packages are loaded, which takes seconds; the bar writes over it
+        click.echo("loading", err=True, nl=False)
     found = hm.report(
         model,
         words,
@@ -70,8 +73,10 @@ def report(
         read_out=read_out,
         influence=influence,
         rng=seed,
-        progress=sys.stderr.isatty() or None,
+        progress=shown or None,
     )
+    if shown:
+        click.echo("writing the page", err=True)
     written = found.write(out)
     if as_json:
         print_json(found.to_dict())

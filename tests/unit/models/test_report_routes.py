@@ -348,6 +348,16 @@ def test_the_diagram_of_the_page_is_that_of_the_scores(causal):
 
 
 @needs_node
+def test_a_layer_in_which_one_token_reads_has_a_diagram(found):
+    for head in range(2):
+        one = in_node(f"return Routes.diagram(m, 1, {head}, [15, 11, 14]);", found)
+        assert np.isfinite([*one["low"], *one["high"]]).all()
+        assert (np.subtract(one["high"], one["low"]) > 0).all()
+        assert [t for t, place in enumerate(one["places"]) if place is not None] == [15]
+        assert one["holds"][15]
+
+
+@needs_node
 def test_three_tokens_on_a_line_have_no_diagram():
     report = hm.report(ArraySource("abcdef"), "text")
     assert in_node("return Routes.diagram(m, 0, 0, [1, 1, 2]);", report) is None

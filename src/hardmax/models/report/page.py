@@ -229,6 +229,7 @@ def _attention_data(report: ModelReport, kept: KeptAttention) -> dict[str, Any]:
         "keyTokens": list(atlas.key_tokens),
         "readOut": report.read_out,
         "hardness": hardness,
+        "spanning": {piece.layer: list(piece.spanning) for piece in atlas.slices if piece.spanning},
         "sink": report.verdict.sinks[0].position if report.verdict.sinks else None,
     }
 

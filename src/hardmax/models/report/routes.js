@@ -198,9 +198,9 @@ var Routes = (function () {
     var places = [], holds = [], shown = [];
     var low = [Infinity, Infinity], top = [-Infinity, -Infinity];
     for (var t = 0; t < m.nQueries; t++) {
-      if (!readable[t]) { places.push(null); holds.push(false); continue; }
+      if (!readable[t] && three.indexOf(t) < 0) { places.push(null); holds.push(false); continue; }
       var off = plus(take(t), a, -1), x = dot(off, e) / unit, y = dot(off, f) / unit;
-      places.push([x, y]);
+      places.push(readable[t] ? [x, y] : null); // a token that reads nothing may span the plane all the same
       low = [Math.min(low[0], x), Math.min(low[1], y)];
       top = [Math.max(top[0], x), Math.max(top[1], y)];
       var own = m.order[(row * m.nQueries + t) * m.kept], best = -Infinity, mine = -Infinity;

@@ -7,8 +7,9 @@
   if (!app) { return; }
   var data = JSON.parse(document.getElementById("data").textContent);
   var m = Routes.open(data.attention), words = data.tokens, keyWords = data.keyTokens, readOut = data.readOut;
-  var chosen = { stop: 0, column: m.depth, token: readOut, layer: null, head: null, three: null };
-  var ROW = 22, WIDE = 134, LABEL = 78, TOP = 26;
+  var chosen = { stop: 0, column: m.depth, token: readOut, layer: null, head: null, three: null,
+    ownThree: false };
+  var ROW = 22, WIDE = 134, LABEL = 78, TOP = 26, MOST_LINES = 6000;
   var SVG = "http://www.w3.org/2000/svg";
 
   function make(tag, attributes, inside) {
@@ -133,7 +134,7 @@
     var pen = canvas.getContext("2d");
     pen.scale(ratio, ratio);
     var ink = { own: paint("--soft"), to: paint("--line-0"), from: paint("--line-1") };
-    lines.slice().sort(function (a, b) { return a.p - b.p; }).forEach(function (one) {
+    lines.slice().sort(function (a, b) { return a.p - b.p; }).slice(-MOST_LINES).forEach(function (one) {
       var x = WIDE * (one.c + 1) - 3, y = TOP + ROW * (one.t + 0.5);
       var u = WIDE * one.c + LABEL + 3, v = TOP + ROW * (one.s + 0.5), bend = (x - u) * 0.45;
       pen.strokeStyle = ink[one.kind];
@@ -164,6 +165,10 @@
       first += ". For " + percent(m.cut[chosen.stop]) + " of the queries this rule reads more than the " +
         m.kept +
         " keys that are kept, and only these are followed";
+    }
+    if (lines.length > MOST_LINES) {
+      first += ". Of " + lines.length.toLocaleString("en") + " lines the strongest " +
+        MOST_LINES.toLocaleString("en") + " are drawn";
     }
     byId("routes-said").textContent = first + ".";
     var list = byId("routes-words");
@@ -395,12 +400,15 @@
       short(words[t], 20))); }
     select.addEventListener("change", function () {
       chosen.three[i] = Number(select.value);
+      chosen.ownThree = true;
       drawDiagram();
     });
   });
   function chooseThree(row) {
+    var exact = data.spanning[chosen.layer];
+    if (!chosen.ownThree && exact) { chosen.three = exact.slice(); } // those of the layer's exact picture
     if (!chosen.three) {
-      // the read-out, and the two tokens that this head sends elsewhere, so that something is seen
+      // the read-out, and two tokens that this head sends elsewhere, so that something is seen
       var three = [readOut], keys = [m.order[(row * m.nQueries + readOut) * m.kept]];
       for (var round = 0; round < 2; round++) {
         for (var t = 0; t < m.nQueries && three.length < 3; t++) {
@@ -473,13 +481,14 @@
     box.appendChild(svg);
     var keys = found.nKeys < m.nKeys ? "the " + found.nKeys + " keys kept for this head, of " + m.nKeys +
       "," : "all " + m.nKeys + " keys";
-    said.textContent = found.cells.length + " cells of " + keys +
+    said.textContent = found.cells.length + (found.cells.length === 1 ? " cell of " : " cells of ") + keys +
       " in this window. Inside a cell its key wins; tinted cells win queries of this text, strongly " +
       "tinted ones a quarter of them or more. " +
       filled + " of " + drawn +
         " queries are filled: at their place their own key wins. The others are hollow." +
       (m.present === null ? "" : " Masks are those of " + visible(words[found.lead]) + ".") +
       " A token off the plane stands where the scores match its own best.";
+    byId("diagram-exact").hidden = String(data.spanning[chosen.layer]) !== String(chosen.three);
     box.dataset.filled = filled;
     box.dataset.cells = found.cells.length;
   }
