@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
 from hardmax.models.atlas.head_measures import measure_queries
 from hardmax.models.reading.capture import Differences, Watched, capture, differences, watch, within_limit
-from hardmax.models.reading.folders import check_folder, tokenizer_of
+from hardmax.models.reading.folders import check_folder, folder_name, tokenizer_of
 from hardmax.models.reading.loading import OpenModel, in_float32, open_model
 from hardmax.models.reading.sources import required
 from hardmax.models.reading.text_runs import one_thread
@@ -154,9 +154,12 @@ def generation_atlas(
     """
     if int(n_steps) < 1:
         raise InvalidInputError(f"n_steps must be at least 1, but was {n_steps}.")
+    name = None
     if isinstance(model, (str, os.PathLike)):
+        name = folder_name(check_folder(model))
         model, tokenizer = _loaded(model, tokenizer)
     opened = open_model(model, tokenizer=tokenizer)
+    opened = opened if name is None else replace(opened, name=name)
     if opened.module.get_output_embeddings() is None or opened.module is opened.module.base_model:
         raise InvalidInputError(
             f"model must have a head over its vocabulary to write, but {type(opened.module).__name__} has "
