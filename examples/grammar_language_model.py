@@ -112,6 +112,7 @@ def main(n_steps: int = 24, out: Path | None = None) -> None:
     print(written, " ".join(written.written))
     if out is not None:
         out.mkdir(exist_ok=True)
+        written.save(out / "generation.npz")
         written.plot().figure.savefig(out / "generation.png", dpi=110)
         found.save(out / "curves.npz")
         found.plot().figure.savefig(out / "curves.png", dpi=110)

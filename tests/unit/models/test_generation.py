@@ -61,3 +61,11 @@ def test_a_folder_is_read_with_its_head(tmp_path):
         found.written == hm.models.generation_atlas(model, "the cat", n_steps=2, tokenizer=tokenizer).written
     )
     assert found.model == "writer"
+    from click.testing import CliRunner
+
+    from hardmax.cli import main
+
+    run = CliRunner().invoke(main, ["atlas", str(folder), "--text", "the cat", "--generate", "2"])
+    assert run.exit_code == 0, run.output
+    assert "writer writes 2 tokens" in run.output
+    assert CliRunner().invoke(main, ["atlas", "--generate", "2"]).exit_code == 2

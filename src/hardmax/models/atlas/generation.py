@@ -53,6 +53,19 @@ class GenerationAtlas(Result):
         How many keys each step may read.
     probability_difference : float
         The largest difference between probabilities that were rebuilt and the model's own.
+
+    Examples
+    --------
+    One head that looks at the token before, over two steps:
+
+    >>> one = np.ones((2, 1))
+    >>> found = GenerationAtlas(
+    ...     "toy", "toy", ("a", "b", "c", "d"), 2, np.array([0]), np.array([0]), np.array([[0], [1]]),
+    ...     4.0 * one, 0.98 * one, 0.1 * one, one > 0, np.array([2, 3]), 0.0)
+    >>> found
+    <GenerationAtlas: toy, 1 head over 2 steps, 2 to 3 keys; within 10 % of hardmax in 100 % of ...>
+    >>> found.written, found.distances.ravel().tolist()
+    (('c', 'd'), [1, 1])
     """
 
     kind: ClassVar[str] = "GenerationAtlas"
@@ -89,7 +102,7 @@ class GenerationAtlas(Result):
         return (
             f"{self.model}, {many(len(self.layer), 'head')} over {many(len(self.winners), 'step')}, "
             f"{int(self.n_keys[0])} to {int(self.n_keys[-1])} keys; within 10 % of hardmax in "
-            f"{self.within_10.mean():.0%} of their decisions"
+            f"{100 * self.within_10.mean():.0f} % of their decisions"
         )
 
     def _table(self) -> dict[str, Any]:
