@@ -5,7 +5,8 @@
 
 A GPT-2 of two layers with two heads learns sentences with agreement in number between a subject and a verb
 that stand apart, and names that come back. Checkpoints are Hugging Face folders; hardness, margins,
-information sets and exact cells follow from them (needs the extra models).
+information sets and exact cells follow from them (needs the extra models). At the end the model writes, and
+every step shows what its heads read.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ NOUNS = {"one": ["cat", "dog", "bird", "king"], "many": ["cats", "dogs", "birds"
 VERBS = {"one": ["sees", "likes", "hears"], "many": ["see", "like", "hear"]}
 NAMES = ["anna", "bert", "carl", "dora", "emil", "fred", "gina", "hans"]
 WORDS = ["[PAD]", "[UNK]", ".", "the", "that", "said", *NAMES]
+PROMPT = "anna said the cats that the dog"
 VOCABULARY = [*WORDS, *(word for part in (NOUNS, VERBS) for words in part.values() for word in words)]
 
 
@@ -94,6 +96,7 @@ def main(n_steps: int = 24, out: Path | None = None) -> None:
         rng = np.random.default_rng(1)
         texts = [text(rng) for _ in range(40)]
         found = hm.along_training(folders, texts, n_cells=2, hard=0.5)
+        written = hm.models.generation_atlas(folders[-1], PROMPT, n_steps=16)
     print(found, f"{found.seconds:.1f} s")
     share, margin = found.interval("share_within_10"), found.interval("margin")
     print("step   hard, head by head    margins              known  cells, layer by layer")
@@ -106,8 +109,11 @@ def main(n_steps: int = 24, out: Path | None = None) -> None:
     for event in found.events:
         sure = "" if event.sure else ", not sure"
         print(f"{event.step:>5}  layer {event.layer}, head {event.head} becomes {event.what}{sure}")
+    print(written, " ".join(written.written))
     if out is not None:
         out.mkdir(exist_ok=True)
+        written.save(out / "generation.npz")
+        written.plot().figure.savefig(out / "generation.png", dpi=110)
         found.save(out / "curves.npz")
         found.plot().figure.savefig(out / "curves.png", dpi=110)
 

@@ -70,7 +70,10 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
 # The demo is tried above. Findings and trainings take minutes: the former are tried on a tiny model in
 # test_models_influence.py, the latter made the models that come with hardmax (test_piecewise.py) and the
 # controller that verify_controller.py reads.
-LONG = ("demo.py", "minilm_findings.py", "train_relu_models.py", "train_controller.py")
+# many_texts.py needs a folder with a real model, and the language model needs transformers
+# (hm.compare and hm.along_training on such models: test_comparisons.py).
+MODELS = ("many_texts.py", "grammar_language_model.py")
+LONG = ("demo.py", "minilm_findings.py", "train_relu_models.py", "train_controller.py", *MODELS)
 ELSEWHERE = {EXAMPLES / name for name in LONG}
 OTHERS = sorted(set(EXAMPLES.glob("*.py")) - ELSEWHERE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 
 import hardmax as hm
@@ -11,6 +12,7 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.bundled import bundled_source
 from hardmax.progress import Bar, Progress
 
+SEQUENCES = np.random.default_rng(0).standard_normal((3, 15, 4))
 SQUARE = hm.Box.cube(2, -4, 4)
 NETWORK = hm.Network.random_mlp([2, 8, 8, 1], 0)
 VERBS = {
@@ -23,6 +25,11 @@ VERBS = {
         bundled_source(), rules=["argmax"], n_draws=2, n_bootstrap=2, progress=option
     ),
     "check_claims": lambda option: hm.check_claims("tropical.newton*", progress=option),
+    "corpus": lambda option: hm.head_atlas(bundled_source(), SEQUENCES, progress=option),
+    "compare": lambda option: hm.compare(bundled_source(), bundled_source(), SEQUENCES, progress=option),
+    "along_training": lambda option: hm.along_training(
+        [bundled_source()], SEQUENCES, n_cells=0, progress=option
+    ),
     "head_atlas": lambda option: hm.head_atlas(bundled_source(), plane=None, progress=option),
     "report": lambda option: hm.report(rules=["argmax"], progress=option),
 }

@@ -49,6 +49,12 @@ _PLANES: dict[str, Any] = {"tokens": "tokens", "principal": "principal", "none":
     help="What spans the slices: three tokens that are far apart or named, or principal directions.",
 )
 @click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per slice.")
+@click.option(
+    "--generate",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Let a causal language model write N tokens behind --text, and show what its heads read meanwhile.",
+)
 @out_folder("Write atlas.npz, atlas.json and heads.csv into this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def atlas(
@@ -63,6 +69,7 @@ def atlas(
     positions: str | None,
     plane: str,
     time_limit: float,
+    generate: int | None,
     out: Path | None,
     as_json: bool,
     hub: bool,
@@ -83,6 +90,7 @@ def atlas(
       hardmax atlas ./gpt2 --file page.txt --layers 0,3-5 --heads 0-3 --json
       hardmax atlas ./gpt2 --file page.txt --positions 7,31 --plane 3,9,12 --out atlas
       hardmax atlas ./all-MiniLM-L6-v2 --texts lines.txt --checkpoint run --out atlas
+      hardmax atlas ./gpt2 --text "Once upon a time" --generate 20
     """
     from hardmax.models.atlas.head_atlas import HeadAtlas
     from hardmax.models.bundled import bundled_source
@@ -90,6 +98,13 @@ def atlas(
     words = text_for(model, text, file, texts_of(texts, field))
     if out is not None:
         check_folder(out)
+    if generate is not None:
+        if model is None or texts is not None or layers or heads or positions or hub:
+            raise InvalidInputError(
+                "--generate takes a MODEL folder and --text or --file, and no choice of heads."
+            )
+        _print_generation(model, words, generate, out, as_json)
+        return
     if texts is not None and (positions is not None or plane != "principal"):
         raise InvalidInputError("--positions and --plane belong to one text; leave them out with --texts.")
     if checkpoint is not None and texts is None:
@@ -220,6 +235,44 @@ def _print_corpus(found: CorpusAtlas) -> None:
     columns = ["layer", "head", "margin", "top p", "10 %", "sure", "entropy", "of wins", "sink", "share"]
     title = f"{found.model} ({found.family}) on {found.n_texts} texts, {total} tokens"
     print_table(title, columns, map(row, found.heads), notes, most=_MOST_HEADS)
+
+
+def _print_generation(model: str, prompt: str, n_steps: int, out: Path | None, as_json: bool) -> None:
+    done = _token_done if sys.stderr.isatty() else None
+    found = hm.models.generation_atlas(model, prompt, n_steps=n_steps, progress=done)
+    if out is not None:
+        out.mkdir(exist_ok=True)
+        click.echo(f"saved {found.save(out / 'atlas.npz')}", err=True)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    rows = [
+        [
+            found.tokens[found.n_prompt - 1 + step],
+            found.written[step],
+            str(found.n_keys[step]),
+            str(int(found.within_10[step].sum())),
+            _short(float(np.nanmedian(found.top_probabilities[step]))),
+            " ".join(
+                f"{n}.{h}:{found.tokens[w]}"
+                for n, h, w, hard in zip(
+                    found.layer, found.head, found.winners[step], found.within_10[step], strict=True
+                )
+                if hard
+            ),
+        ]
+        for step in range(n_steps)
+    ]
+    notes = [
+        "hard: heads within 10 % of hardmax; reads: what they read (layer.head:token); top p: median.",
+        f"Fidelity: probabilities within {number(found.probability_difference)} of the model's own.",
+    ]
+    columns = ["asks", "writes", "keys", "hard", "top p", "reads"]
+    print_table(f"{found.model} writes {n_steps} tokens", columns, rows, notes, most=_MOST_HEADS)
+
+
+def _token_done(done: int, total: int) -> None:
+    click.echo(f"\rtoken {done} of {total}" + ("\n" if done == total else ""), nl=False, err=True)
 
 
 def _print_slices(found: HeadAtlas) -> None:

@@ -233,7 +233,7 @@ def draw_generation(found: GenerationAtlas, *, ax: Axes | None = None) -> Axes:
         ax = given_or_new(ax, max(5.0, 2.0 + 0.32 * steps), 1.6 + 0.26 * rows)
         image = ax.imshow(found.top_probabilities.T, vmin=0.0, vmax=1.0, cmap="cividis", aspect="auto")
         at = np.argwhere(found.within_10)
-        ax.plot(at[:, 0], at[:, 1], ".", color="white", markersize=4, markeredgewidth=0)
+        ax.plot(at[:, 0], at[:, 1], "o", color=INK, markersize=4, markeredgewidth=0)
         asks = found.tokens[found.n_prompt - 1 : found.n_prompt - 1 + steps]
         ax.set_xticks(range(steps), asks, rotation=60, ha="right", fontsize=7.5)
         names = [f"{n}.{h}" for n, h in zip(found.layer, found.head, strict=True)]

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import InvalidInputError
-from hardmax.targets import builtin
+from hardmax.targets import builtin, tasks
 from hardmax.targets.grammar import names_in
 from hardmax.targets.parsing import parse
 from hardmax.targets.target import Target
 from hardmax.targets.tokens import InputDomain
 
 _WITHOUT_NUMBER = ("triangle-center", "depth-separation")
-_NAMES = ("pairwise", "retrieval", "kth-largest", *_WITHOUT_NUMBER, "position-sum")
+_NAMES = ("pairwise", "retrieval", "kth-largest", *_WITHOUT_NUMBER, "position-sum", *tasks.NAMES)
 _FORMS = (
-    "targets are retrieval:D, pairwise:D, triangle-center, depth-separation, kth-largest:K or "
-    'position-sum:P,Q,..., or a text such as "max(s,t) x[s]\' A x[t]"'
+    "targets are retrieval:D, pairwise:D, triangle-center, depth-separation, kth-largest:K, "
+    'position-sum:P,Q,..., copy:P or associative-recall, or a text such as "max(s,t) x[s]\' A x[t]"'
 )
 _D = 4  # numbers per token where a target names matrices and nothing says how large they are
 
@@ -40,7 +40,10 @@ def named(
     ----------
     text : str
         ``"retrieval:D"``, ``"pairwise:D"``, ``"triangle-center"``, ``"depth-separation"``,
-        ``"kth-largest:K"``, ``"position-sum:P,Q"`` or a text such as ``"max(s,t) x[s]' A x[t]"``.
+        ``"kth-largest:K"``, ``"position-sum:P,Q"``, ``"copy:P"``, ``"associative-recall"`` or a text such as
+        ``"max(s,t) x[s]' A x[t]"``. Tasks of which the paper says nothing (``"parity"``, ``"majority"``,
+        ``"mean-pooling"``, ``"sorting"``, ``"induction"``, ``"k-hop:K"``) raise an error that says what is
+        known of them.
     matrices : array or mapping of str to array, optional
         The matrices of ``"pairwise"`` (then without a number), or those that a text names. Without them they
         are standard normal, drawn from ``rng``.
@@ -88,6 +91,8 @@ def named(
         return builtin.pairwise(stack[0] if stack.ndim == 4 else stack, **place)
     if matrices is not None:
         raise InvalidInputError(f"matrices belong to pairwise and to text forms, but the target is {name}.")
+    if name in tasks.NAMES:
+        return tasks.task(name, rest, **place)
     if name == "position-sum":
         return builtin.position_sum(whole_numbers(rest, "the positions of position-sum"), **size, **place)
     if rest and name in _WITHOUT_NUMBER:

@@ -109,7 +109,7 @@ torch_missing = pytest.mark.skipif(
 
 
 @torch_missing
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("family", ["bert", "gpt2", pytest.param("llama", marks=pytest.mark.slow)])
 def test_of_two_torch_models_the_scaled_head_is_named_alone(family):
     import torch
     from tiny_models import tiny_model, tiny_tokenizer

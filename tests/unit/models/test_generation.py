@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra 'models'")
 pytest.importorskip("transformers", reason="needs the extra 'models'")
 
-from tiny_models import tiny_model, tiny_tokenizer  # noqa: E402
+from tiny_models import tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
 
 import hardmax as hm  # noqa: E402
 from hardmax.errors import InvalidInputError  # noqa: E402
@@ -16,7 +16,7 @@ from hardmax.models.atlas.head_measures import measure_queries  # noqa: E402
 from hardmax.models.reading.loading import open_model  # noqa: E402
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("family", ["gpt2", pytest.param("llama", marks=pytest.mark.slow)])
 def test_steps_are_the_rows_of_one_causal_pass(family, tmp_path):
     model, tokenizer = tiny_model(family, head=True), tiny_tokenizer(family)
     found = hm.models.generation_atlas(model, "the cat sat", n_steps=6, tokenizer=tokenizer)
@@ -51,3 +51,21 @@ def test_what_cannot_write_is_said():
         hm.models.generation_atlas(tiny_model("gpt2"), "the cat", tokenizer=tokenizer)
     with pytest.raises(InvalidInputError, match="n_steps must be at least 1"):
         hm.models.generation_atlas(tiny_model("gpt2", head=True), "the cat", n_steps=0, tokenizer=tokenizer)
+
+
+def test_a_folder_is_read_with_its_head(tmp_path):
+    folder = tiny_folder(tmp_path / "writer", "gpt2", head=True)
+    found = hm.models.generation_atlas(folder, "the cat", n_steps=2)
+    model, tokenizer = tiny_model("gpt2", head=True), tiny_tokenizer("gpt2")
+    assert (
+        found.written == hm.models.generation_atlas(model, "the cat", n_steps=2, tokenizer=tokenizer).written
+    )
+    assert found.model == "writer"
+    from click.testing import CliRunner
+
+    from hardmax.cli import main
+
+    run = CliRunner().invoke(main, ["atlas", str(folder), "--text", "the cat", "--generate", "2"])
+    assert run.exit_code == 0, run.output
+    assert "writer writes 2 tokens" in run.output
+    assert CliRunner().invoke(main, ["atlas", "--generate", "2"]).exit_code == 2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import InvalidInputError
+from hardmax.errors import GrowingActiveSetError, InvalidInputError
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,61 @@ def test_pairwise_takes_matrices_instead_of_a_number():
 def test_what_is_no_target_gets_one_sentence(text, options, words):
     with pytest.raises(InvalidInputError, match=words):
         hm.targets.named(text, **options)
+
+
+# Tasks by name
+# ----------------------------------------------------------------------------------------------------------
+
+
+def test_associative_recall_reads_the_value_beside_the_nearest_key():
+    """Against a plain loop, on sequences whose marks and keys are clearly apart."""
+    rng = np.random.default_rng(0)
+    X = np.empty((200, 8, 3))
+    X[..., 0] = 0.05 * rng.random((200, 8))
+    asks = rng.integers(0, 8, 200)
+    X[np.arange(200), asks, 0] = 1.0
+    X[..., 1] = rng.permuted(np.tile(np.arange(8) ** 2 / 5.0, (200, 1)), axis=1)
+    X[..., 2] = rng.random((200, 8))
+    target = hm.targets.named("associative-recall")
+    values, active = target(X), target.active_set(X)
+    for i, x in enumerate(X):
+        gaps = np.abs(x[:, 1] - x[asks[i], 1])
+        gaps[asks[i]] = np.inf
+        found = int(gaps.argmin())
+        assert set(np.flatnonzero(active[i])) == {asks[i], found}
+        assert values[i] == pytest.approx(100 - 10 * gaps[found] ** 2 + x[found, 2])
+
+
+def test_the_adviser_gives_recall_two_layers_and_copying_one():
+    recall = hm.advise("associative-recall", n_tokens=32)
+    assert recall.suggestions[0].heads == (1, 1)
+    assert recall.suggestions[0].share == 1.0
+    assert hm.advise("copy:3", n_tokens=32).suggestions[0].heads == (1,)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("parity", "Hahn 2020"),
+        ("majority", "one head with equal scores"),
+        ("mean-pooling", "one head with equal scores"),
+        ("sorting", "try kth-largest:3"),
+    ],
+)
+def test_tasks_whose_active_set_grows_are_refused_with_what_is_known(name, known):
+    with pytest.raises(GrowingActiveSetError, match="says nothing about it") as raised:
+        hm.advise(name, n_tokens=16)
+    assert known in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["induction", "k-hop:3"])
+def test_tasks_without_a_plan_of_maxima_point_to_what_there_is(name):
+    with pytest.raises(InvalidInputError, match="associative-recall"):
+        hm.targets.named(name)
+
+
+def test_wrong_numbers_of_tasks_are_said():
+    with pytest.raises(InvalidInputError, match="copy must be followed by a position"):
+        hm.targets.named("copy")
+    with pytest.raises(InvalidInputError, match="parity takes no number"):
+        hm.targets.named("parity:3")
