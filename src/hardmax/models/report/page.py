@@ -189,10 +189,8 @@ def _facts(report: ModelReport) -> list[tuple[str, int | None, str]]:
 
 def _settings(report: ModelReport) -> list[tuple[str, str]]:
     atlas = report.atlas
-    forward = atlas.reading.forward_seconds
-    times = f"{number(float(atlas.seconds), 2)} s for the atlas, {number(forward, 2)} s for the forward pass"
     versions = {f"version of {key}": value for key, value in report.provenance.items()}
-    pairs = {**atlas.settings, "time": times, **versions}
+    pairs = {**atlas.settings, **versions}  # no times: the same report gives the same bytes
     return [(str(key).replace("_", " "), _in_words(value)) for key, value in pairs.items()]
 
 
