@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models everything test test-slow lint format bench memory cluster experiments sweep sweep-space sweep-structured docs wheel-check clean
+.PHONY: help demo models everything test test-slow lint format bench memory cluster experiments sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -84,6 +84,12 @@ sweep-space: $(VENV)/has-test ## the same beyond the plane: 20,000 networks (abo
 
 sweep-structured: $(VENV)/has-test ## the same for networks in which ties are the rule: 100,000 (about half an hour, resumable)
 	@$(RUN) tests/scripts/structured_sweep.py
+
+sweep-extreme: $(VENV)/has-test ## the same for numbers from 5e-324 to 1e308: 2,000 networks (about five minutes)
+	@$(RUN) tests/scripts/extreme_sweep.py --count 2000
+
+fuzz: $(VENV)/has-test ## change files in every way, 20,000 of each kind: refused, or read as what they say (hours, resumable)
+	@$(RUN) tests/scripts/fuzz_files.py
 
 docs: $(VENV)/has-docs ## build the pages into out/docs: the gallery is run, links are checked, a warning is an error
 	@$(RUN) docs/write.py --check

@@ -11,8 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from hardmax import Affine, Attention, Box, FeedForward, Network, WholeSpace, count_cells, enumerate_regions
+from hardmax import (
+    Affine,
+    Attention,
+    Box,
+    FeedForward,
+    Network,
+    WholeSpace,
+    count_cells,
+    enumerate_regions,
+    storage,
+)
 from hardmax.errors import NotFiniteError
+from hardmax.results import restored
 from oracles.rational_regions import enumerate_rationally
 from oracles.rational_space import enumerate_space
 
@@ -57,6 +68,10 @@ def extreme_problems(number: int) -> list[str]:
         problems.append(f"{found.n_regions} regions instead of {expected.n_regions}")
     if not found.verify(n_points=50).ok:
         problems.append(f"{found.verify(n_points=50)}")
+    stored = storage.Stored(found.kind, found._state(), {})
+    again = restored(storage.from_bytes(storage.to_bytes(stored), "saved"), "saved")
+    if again.n_regions != found.n_regions:
+        problems.append("a file does not give it back")
     try:
         maps = np.concatenate([found.linear, found.offset[:, :, None]], axis=2)
     except NotFiniteError:

@@ -786,6 +786,21 @@ def corpus() -> dict[str, list[int]]:
     return found
 
 
+def run_corpus() -> int:
+    """Every mutant of the corpus in this process; 1 if one failed again."""
+    warnings.simplefilter("ignore")
+    tally: Counter[str] = Counter()
+    for kind, numbers in corpus().items():
+        for number in numbers:
+            print(f"begin {kind} {number}", file=sys.stderr, flush=True)  # the last line, if it dies
+            outcome, about = outcome_of(kind, number)
+            tally[outcome] += 1
+            if outcome in FAILURES:
+                print(f"{outcome} {kind} {number}: {about}", flush=True)
+    print(f"{tally.total()} mutants: {', '.join(f'{n} {name}' for name, n in sorted(tally.items()))}")
+    return 1 if any(tally[outcome] for outcome in FAILURES) else 0
+
+
 def main() -> int:
     if sys.argv[1:2] == ["--batch"]:
         run_batch(sys.argv[2], [int(number) for number in sys.argv[3:]])
@@ -797,10 +812,12 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first number")
     parser.add_argument("--kind", choices=list(KINDS), action="append", help="only these kinds")
     parser.add_argument("--only", type=int, nargs="+", help="only these numbers, in this process")
-    parser.add_argument("--corpus", action="store_true", help="the mutants that once failed")
+    parser.add_argument("--corpus", action="store_true", help="the mutants that once failed, in this process")
     parser.add_argument("--batch-size", type=int, default=500)
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"))
     options = parser.parse_args()
+    if options.corpus:
+        return run_corpus()
     if options.only:
         for kind in options.kind or KINDS:
             for number in options.only:
@@ -809,7 +826,7 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     log = options.out / "log.jsonl"
     done: dict[tuple[str, int], str] = {}
-    if not options.corpus and log.exists():
+    if log.exists():
         for line in log.read_text().splitlines():
             try:
                 kind, number, outcome = json.loads(line)
@@ -821,8 +838,6 @@ def main() -> int:
     for kind in options.kind or KINDS:
         count = int(options.count * SHARE.get(kind, 1.0))
         wanted = list(range(options.start, options.start + count))
-        if options.corpus:
-            wanted = corpus().get(kind, [])
         tally = counts[kind] = Counter(done[kind, n] for n in wanted if (kind, n) in done)
         todo = [number for number in wanted if (kind, number) not in done]
         for at in range(0, len(todo), options.batch_size):
@@ -830,8 +845,7 @@ def main() -> int:
             with log.open("a") as file:
                 for number, outcome, about in results:
                     tally[outcome] += 1
-                    if not options.corpus:
-                        file.write(json.dumps([kind, number, outcome]) + "\n")
+                    file.write(json.dumps([kind, number, outcome]) + "\n")
                     if outcome in FAILURES:
                         print(f"{outcome} {kind} {number}: {about}", flush=True)
             if len(todo) > options.batch_size:

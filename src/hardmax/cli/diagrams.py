@@ -194,12 +194,14 @@ def _area(corners: Any) -> float:
     "--k", type=int, default=1, show_default=True, metavar="K", help="The K best keys of a head win."
 )
 @click.option("--verify", is_flag=True, help="Check every witness and the Euler and Weibel identities.")
+@click.option("--time-limit", type=float, metavar="S", help="Give up after this many seconds.")
 @output_options
 def minkowski(
     heads: tuple[Path, ...],
     biases: tuple[Path, ...],
     k: int,
     verify: bool,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -221,7 +223,7 @@ def minkowski(
       hardmax minkowski heads.npz --k 2
     """
     check_targets(out, plot)
-    result = _sum(heads, biases, k)
+    result = _sum(heads, biases, k, time_limit)
     verification = result.verify() if verify else None
     if verification is not None and not verification.ok:
         raise CertificateError(f"the result failed its own check ({verification}); please report this.")
@@ -233,7 +235,7 @@ def minkowski(
         _print_sum(report)
 
 
-def _sum(heads: tuple[Path, ...], biases: tuple[Path, ...], k: int) -> Any:
+def _sum(heads: tuple[Path, ...], biases: tuple[Path, ...], k: int, time_limit: float | None) -> Any:
     saved = read_result(heads[0], "MinkowskiVertices")
     if saved is not None:
         if len(heads) > 1 or biases or k != 1:
@@ -248,7 +250,7 @@ def _sum(heads: tuple[Path, ...], biases: tuple[Path, ...], k: int) -> Any:
             f"--biases must give one list per head ({len(point_sets)}), but gives {len(offsets)}."
         )
     with naming(*heads, *biases):
-        return hm.minkowski_vertices(point_sets, offsets, k=k)
+        return hm.minkowski_vertices(point_sets, offsets, k=k, time_limit=time_limit)
 
 
 def _sum_report(result: Any, checks: dict[str, str] | None) -> dict[str, Any]:

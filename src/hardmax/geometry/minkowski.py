@@ -18,7 +18,8 @@ decided in rationals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -31,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import (
     DamagedFileError,
     DimensionMismatchError,
+    IncompleteError,
     InvalidInputError,
     NotFiniteError,
     UnsupportedDimensionError,
@@ -51,6 +53,7 @@ from hardmax.geometry.feasibility.linear_programs import (
 )
 from hardmax.geometry.feasibility.rational_programs import Separation, separate_exactly
 from hardmax.geometry.scores import Scores
+from hardmax.progress import Progress, shown
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -286,6 +289,8 @@ def minkowski_vertices(
     biases: Sequence[ArrayLike] | ArrayLike | None = None,
     *,
     k: int | Sequence[int] = 1,
+    time_limit: float | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
 ) -> MinkowskiVertices:
     r"""All vertices of :math:`P_1 + \dots + P_H`, each with the keys that make it and a witness.
 
@@ -306,6 +311,15 @@ def minkowski_vertices(
         the polytope of all sums of k of its keys, and a vertex names a set of keys per head
         (``winning_keys``). The sets that win are found first (:func:`hardmax.attention_diagram`), not all
         :math:`\binom{N}{k}`.
+    time_limit : float, optional
+        Seconds after which the search is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar, a function is called with a :class:`~hardmax.progress.Progress`.
+
+    Raises
+    ------
+    IncompleteError
+        When the time is over: the vertices of some heads are not among those of all.
 
     Returns
     -------
@@ -343,12 +357,16 @@ def minkowski_vertices(
             f"point_sets must have dimension at most {_HIGHEST}, but have {d}; "
             "project the keys to fewer coordinates first."
         )
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
     orders = _orders(k, given)
     winners = None
     if orders is not None:
         winners = tuple(winning_sets(f, order).sets for f, order in zip(given, orders, strict=True))
     families = given if winners is None else _sums(given, winners)
-    found = _enumerate(families, _RAYS_UP_TO if winners is None else _RAYS_OF_SUMS_UP_TO)
+    with shown(progress, Progress.line) as report:
+        look = None if report is None and time_limit is None else _Clock(families, time_limit, report)
+        found = _enumerate(families, _RAYS_UP_TO if winners is None else _RAYS_OF_SUMS_UP_TO, look)
     vertices = np.zeros((len(found.choices), d))
     with np.errstate(over="ignore"):
         for h, family in enumerate(families):
@@ -428,9 +446,37 @@ def _odd_prime_above(n: int) -> int:
     return candidate
 
 
-def _enumerate(families: list[Scores], rays_up_to: int = _RAYS_UP_TO) -> Refinement | PrefixSearch:
+class _Clock:
+    """Reports where a search is, and ends it when its time is over."""
+
+    def __init__(
+        self, families: list[Scores], time_limit: float | None, report: Callable[[Progress], object] | None
+    ) -> None:
+        self.families, self.time_limit, self.report = families, time_limit, report
+        self.begin = time.monotonic()
+
+    def __call__(self, share: float | None, n_cells: int) -> None:
+        """What a search calls again and again."""
+        seconds = time.monotonic() - self.begin
+        if self.report is not None:
+            self.report(Progress(n_cells, share, seconds))
+        if self.time_limit is not None and seconds > self.time_limit:
+            from hardmax.bounds import vertex_maximum
+            from hardmax.bounds.large_integers import readable
+
+            sizes, biased = [f.n_keys for f in self.families], not all(f.linear for f in self.families)
+            most = vertex_maximum(sizes, len(sizes), self.families[0].d, biased=biased)
+            raise IncompleteError(
+                f"time_limit must be enough to find all vertices, but was {self.time_limit:g} s; there are "
+                f"at most {readable(most)}: give more time, fewer keys or fewer heads."
+            )
+
+
+def _enumerate(
+    families: list[Scores], rays_up_to: int = _RAYS_UP_TO, look: _Clock | None = None
+) -> Refinement | PrefixSearch:
     homogeneous = families[0].d + (not all(f.linear for f in families))
-    return refine(families) if homogeneous <= rays_up_to else PrefixSearch(families)
+    return refine(families, look=look) if homogeneous <= rays_up_to else PrefixSearch(families, look)
 
 
 def _sums(families: list[Scores], sets: Sequence[Integers]) -> list[Scores]:
@@ -511,8 +557,8 @@ class PrefixSearch:
         How many prefixes needed rational arithmetic.
     """
 
-    def __init__(self, families: list[Scores]) -> None:
-        self.families = families
+    def __init__(self, families: list[Scores], look: _Clock | None = None) -> None:
+        self.families, self._look = families, look
         self.domain = WholeSpace(families[0].d)
         linear = all(f.linear for f in families)
         self.frame = Frame(families[0].d, independent_columns(families, self.domain), linear)
@@ -563,6 +609,8 @@ class PrefixSearch:
                 points, error, key_start, row_start, walls, wall_start, lowest, state, next_key, sure, choice,
                 x, corral, sizes, weights, rows, row_error, values, work, out_choices, out_points, parked,
             )  # fmt: skip
+            if self._look is not None:
+                self._look(None, sum(map(len, found_choices)))
             found_choices.append(out_choices[: state[1]].copy())
             found_points.append(out_points[: state[1]].copy())
             for node in parked[: state[2]]:

@@ -135,9 +135,9 @@ def _check_signatures(cells: Cells, layers: tuple[Layer, ...]) -> None:
 def _check_numbers(cells: Cells, d: int) -> None:
     if cells.d != d:
         raise DamagedFileError(f"its witnesses must have {d} coordinates, but have {cells.d}.")
-    check_finite("witnesses", cells.witnesses)
     if not (cells.margins >= 0.0).all():
         raise DamagedFileError("its margins must not be negative, but one is.")
+    check_finite("witnesses", cells.witnesses[cells.margins > 0.0])  # without a margin floats know none
     vertices = cells.vertices.content
     if cells.kind == "intervals":
         if np.isnan(vertices).any() or not (vertices[:, 1] >= 0.0).all():
@@ -147,11 +147,12 @@ def _check_numbers(cells: Cells, d: int) -> None:
         if not (cells.lengths >= 0.0).all():
             raise DamagedFileError("its lengths must not be negative, but one is.")
     elif cells.kind == "polygons":
-        check_finite("vertices", np.delete(vertices, d, axis=1))
+        known = vertices[np.isfinite(vertices[:, d])]  # without a bound on its error floats know none
+        check_finite("vertices", np.delete(known, d, axis=1))
         if not (vertices[:, d] >= 0.0).all():
             raise DamagedFileError("its vertices must have errors that are not negative, but one is.")
     elif cells.kind == "polyhedra":
-        check_finite("vertices", vertices[:, : d + 1])
+        check_finite("vertices", vertices[np.isfinite(vertices[:, d + 1]), : d + 1])
         if not (vertices[:, d + 1] >= 0.0).all():
             raise DamagedFileError("its vertices must have errors that are not negative, but one is.")
         check_range("free", cells.free, 0, 1 << d)

@@ -133,6 +133,10 @@ class Check(ABC):
             if point is None or self.located(point)[0] != i:
                 failure = f"the witness of cell {i} has another signature"
                 break
+            x = self.regions.witnesses[i].tolist()
+            if self.cells.margins[i] > 0.0 and not self.strictly_inside([Fraction(v) for v in x], i):
+                failure = f"the witness of cell {i} must lie inside by its margin, but does not"
+                break
             self.settled += 1
         self.report("witnesses", self.cells.n, failure)
 

@@ -13,7 +13,8 @@ vertices on many facets are ordinary input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -42,6 +43,7 @@ Integers = NDArray[np.int64]
 _FEW_KEYS = 40  # with fewer keys in a head, looking for its own walls first does not pay
 _COMPARE_ALL = {1: 250, 2: 250, 3: 600}  # homogeneous dimension -> up to how many keys all pairs are compared
 _COMPARE_ALL_BEYOND = 2500  # the same in higher dimension, where candidate lists are long and cost more
+_LOOK_EVERY = 0.1  # seconds
 _PARENTS_PER_CALL = 4096  # the compiled loop returns this often, so that Ctrl-C is heard
 _CHECK_ALL_KEYS = 400_000_000  # with more comparisons a witness is checked against the facets of its cell
 
@@ -182,8 +184,16 @@ class Refinement:
         return np.asarray(np.logical_or.reduceat(over, store.ray_start[:-1]))
 
 
+Look = Callable[[float, int], object]
+"""Called again and again with the share of the work that is done and a number of cells; it may raise."""
+
+
 def refine(
-    families: Iterable[Scores], domain: Domain | None = None, *, arithmetic: str = "certified"
+    families: Iterable[Scores],
+    domain: Domain | None = None,
+    *,
+    arithmetic: str = "certified",
+    look: Look | None = None,
 ) -> Refinement:
     r"""All full-dimensional cells of the common refinement of the heads' argmax partitions.
 
@@ -196,6 +206,9 @@ def refine(
     arithmetic : {"certified", "exact"}
         ``"certified"`` proves each sign in floats and turns to rationals only where that fails; ``"exact"``
         uses rationals throughout. Both give the same cells.
+    look : callable, optional
+        Called again and again with the share of the work that is done and the cells found in the present
+        head; what it raises ends the search.
 
     Examples
     --------
@@ -222,14 +235,14 @@ def refine(
         raise DimensionMismatchError(
             f"the domain must have dimension {d} like the heads, but has {domain.d}."
         )
-    return _Engine(families, domain, arithmetic == "exact").run()
+    return _Engine(families, domain, arithmetic == "exact", look).run()
 
 
 class _Engine:
     """One run of :func:`refine`."""
 
-    def __init__(self, families: list[Scores], domain: Domain, exact: bool) -> None:
-        self.families, self.domain, self.exact = families, domain, exact
+    def __init__(self, families: list[Scores], domain: Domain, exact: bool, look: Look | None = None) -> None:
+        self.families, self.domain, self.exact, self.look = families, domain, exact, look
         linear = all(f.linear for f in families) and isinstance(domain, WholeSpace)
         self.frame = Frame(families[0].d, independent_columns(families, domain), linear)
         self.heads = scaled_heads(families, domain, self.frame)
@@ -368,9 +381,18 @@ class _Level:
         cells, out, counts, nobody = self.cells, self.out, self.out.counts, np.empty(0, dtype=np.int64)
         if cells.n == 1:  # candidate lists are only safe for walks that start at a key that wins
             self._walk()
+        look, at_once, before = self.engine.look, _PARENTS_PER_CALL, time.monotonic()
+        if look is not None:
+            at_once = 1
         while counts[5] < cells.n:
+            if look is not None:
+                now = time.monotonic()
+                look((self.h + int(counts[5]) / cells.n) / len(self.engine.heads), out.n)
+                quick = now - before < _LOOK_EVERY
+                at_once = min(2 * at_once, _PARENTS_PER_CALL) if quick else max(at_once // 2, 1)
+                before = now
             if not self.engine.exact:
-                stop = min(cells.n, int(counts[5]) + _PARENTS_PER_CALL)
+                stop = min(cells.n, int(counts[5]) + at_once)
                 self._align()
                 status = kernels.expand_many(
                     out.D, self.h, self.head.rows, cells.store, stop, nobody, self.visited,

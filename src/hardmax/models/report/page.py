@@ -276,7 +276,7 @@ def _rounding(kept: KeptAttention | None) -> dict[str, str]:
 def _settings(report: ModelReport) -> list[tuple[str, str]]:
     atlas = report.atlas
     versions = {f"version of {key}": value for key, value in report.provenance.items()}
-    pairs = {**atlas.settings, **versions}
+    pairs = {**atlas.settings, **versions}  # no times: the same report gives the same bytes
     return [(str(key).replace("_", " "), _in_words(value)) for key, value in pairs.items()]
 
 

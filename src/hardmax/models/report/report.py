@@ -168,7 +168,7 @@ class ModelReport(Result):
             raise NotADirectoryError(f"cannot write the report into {target}: it is a file.")
         contents = {
             "report.html": self.html(),
-            "report.json": json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n",
+            "report.json": json.dumps(_timeless(strict(self.to_dict())), indent=1, allow_nan=False) + "\n",
             "heads.csv": heads_csv(self.atlas),
             **{f"figures/{name}.svg": figure.standalone() for name, figure in self.figures.items()},
         }
@@ -313,3 +313,13 @@ class _ShapeRecorder:
     def __call__(self, layer: CapturedLayer) -> None:
         self.d_head = max(self.d_head, int(layer.keys.shape[2]))
         self.n_readable = self.n_readable or tuple(int(n) for n in layer.present.sum(axis=1))
+
+
+_TIMES = ("seconds", "cpu_seconds", "forward_seconds", "ratio_to_forward_pass")
+
+
+def _timeless(value: Any) -> Any:
+    """What does not depend on the clock: the same report gives the same bytes."""
+    if isinstance(value, dict):
+        return {name: _timeless(item) for name, item in value.items() if name not in _TIMES}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
