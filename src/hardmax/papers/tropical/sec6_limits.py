@@ -234,7 +234,7 @@ def _hidden_regions(keys: NDArray[Any], queries: Floats, temperatures: Sequence[
         cells.add(p.argmax(axis=1).tobytes())
     rising = all(b > a for a, b in pairwise(shares)) and all(b >= a for a, b in pairwise(seen))
     return holding(
-        rising and shares[-1] > 0.98 and seen[-1] == winners and len(cells) == 1,
+        rising and shares[-1] > 0.9 and seen[-1] == winners and len(cells) == 1,
         f"{len(keys)} keys on a grid of {len(queries)} queries, temperatures "
         f"{', '.join(f'{t:g}' for t in temperatures)}: the output is one of the values on "
         f"{', '.join(f'{100 * share:.1f} %' for share in shares)} of it and shows "
