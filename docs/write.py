@@ -1,7 +1,10 @@
 """The pages that are written by a program: the command line, the claims, the notation, the list of modules.
 
     python docs/write.py                   write cli, notation and architecture anew
-    python docs/write.py claims            write docs/claims.md anew: checks every claim, which takes minutes
+    python docs/write.py replay            write the digests of the statements into replay.py, and its own
+                                           SHA-256 into docs/replay.sha256
+    python docs/write.py claims            write docs/claims.md anew: checks every claim, which takes half a
+                                           minute; after replay
     python docs/write.py --check           say which of them are stale; computes no claim
     python docs/write.py --words           count the words of the pages that people write
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import re
 import sys
 from collections.abc import Callable
@@ -85,6 +89,7 @@ def claims_page(entries) -> str:
     ``entries`` are those of a ledger, or bare claims; these have not been computed, so their pinned verdict
     is shown and the line with the numbers is missing.
     """
+    from hardmax.papers.contents import contents
     from hardmax.papers.ledger import PAPERS, Verdict
 
     def verdict(entry) -> str:
@@ -94,15 +99,20 @@ def claims_page(entries) -> str:
         return f"[`{entry.name}`](#{anchor_of(entry.name)})"
 
     meanings = {
-        Verdict.HOLDS: "finite and checked exactly, or a proof is linked, "
-        "written out or (where the hypotheses say so) cited",
-        Verdict.HOLDS_NUMERICALLY: "tested on the stated instances, no more",
-        Verdict.FAILS: "there is an exact counterexample, with a certificate",
+        Verdict.PROVED: "finite and checked exactly, or a proof is linked, written out or (where the "
+        "hypotheses say so) cited",
+        Verdict.CHECKED: "checked exactly on the stated instances, no more",
+        Verdict.NUMERICAL: "tested in floating point on the stated instances, no more",
+        Verdict.UNSTATED: "true as the authors evidently mean it, under a hypothesis that the entry names; "
+        "false without it",
+        Verdict.FAILS: "there is an exact counterexample that meets the stated hypotheses, with a "
+        "certificate",
+        Verdict.MISPRINT: "false as printed, by a slip on which nothing is built; the entry says what is "
+        "meant",
         Verdict.VACUOUS: "what it assumes never happens, or what it says is true of everything",
         Verdict.INCONSISTENT: "the paper says it in several ways that disagree",
         Verdict.MEASUREMENT: "a number that depends on choices; measured, with the choices stated",
-        Verdict.UNDECIDED: "the computation did not settle it",
-        Verdict.OUT_OF_REACH: "it cannot be checked here, for the stated reason",
+        Verdict.OPEN: "neither proved nor refuted here",
     }
     entries = list(entries)
     lines = [
@@ -113,21 +123,48 @@ def claims_page(entries) -> str:
         "or [`hm.check_claims`](reference.md#check_claims) from Python. With `--certificates DIR` the data "
         "behind the verdicts are written as JSON, beside the file `replay.py` that checks them again with "
         "nothing but Python's standard library: `python DIR/replay.py DIR`. Where a verdict concerns all "
-        "sizes, a [proof](proofs.md) is linked.\n",
-        "| verdict | meaning | claims |",
-        "|---|---|---|",
+        "sizes, a [proof](proofs.md) is linked. A referee's summary is on the page "
+        "[Report on the two papers](referee-report.md).\n",
+        "A certificate names its claim and its verdict, and `replay.py` has a rule for each claim: what the "
+        "data must be, what is computed, and what the verdict needs of it. The file is published by its "
+        f"SHA-256, `{PUBLISHED.read_text().split()[0]}` (`docs/replay.sha256`), so that nobody needs to run "
+        "the copy that came with the data.\n",
+        "Counted by `hardmax claims count`, the statements of the papers apart from our own (corrections, "
+        "sharpenings, additions):\n",
+        "| verdict | meaning | of the papers | our own |",
+        "|---|---|---|---|",
     ]
+
+    def number(each: Verdict, own: bool) -> int:
+        return sum(verdict(entry) == each and entry.own is own for entry in entries)
+
     for each, meaning in meanings.items():
-        lines.append(f"| {each} | {meaning} | {sum(verdict(entry) == each for entry in entries)} |")
+        lines.append(f"| {each} | {meaning} | {number(each, False)} | {number(each, True)} |")
+    totals = [sum(entry.own is own for entry in entries) for own in (False, True)]
+    lines.append(f"| all | | {totals[0]} | {totals[1]} |")
+    lines += [
+        "\n## Contents\n",
+        "Every numbered place of both papers, with its claims or the reason why there are none "
+        "(`hardmax.papers.contents`; a test fails when a place has neither).\n",
+        "| paper | place | claims | |",
+        "|---|---|---|---|",
+    ]
+    for place in contents():
+        links = ", ".join(f"[`{name}`](#{anchor_of(name)})" for name in place.claims)
+        lines.append(f"| {place.paper} | {place.name} | {links} | {place.reason} |")
     for paper, title in PAPERS.items():
         of_paper = [entry for entry in entries if entry.paper == paper]
         if not of_paper:
             continue
         lines += [f"\n## {paper}\n", f"*{title}*\n", "| claim | place | verdict |", "|---|---|---|"]
-        lines += [f"| {link(entry)} | {entry.place} | {verdict(entry)} |" for entry in of_paper]
+        for entry in of_paper:
+            lines.append(
+                f"| {link(entry)} | {entry.place} | {verdict(entry)}{' (own)' if entry.own else ''} |"
+            )
         for entry in of_paper:
             lines += [f"\n### {entry.name}\n", f"{marked(entry.place)}: {marked(entry.statement)}\n"]
-            lines.append(f"- verdict: **{verdict(entry)}**")
+            lines.append(f"- verdict: **{verdict(entry)}**{', our own statement' if entry.own else ''}")
+            lines += [f"- unstated: {marked(entry.unstated)}"] if entry.unstated else []
             lines += [f"- assumed: {marked(entry.hypotheses)}"] if entry.hypotheses else []
             lines.append(f"- checked: {marked(entry.computation)}")
             if hasattr(entry, "computed"):
@@ -162,6 +199,34 @@ def notation_page() -> str:
     return notation_page()
 
 
+REPLAY = ROOT / "src" / "hardmax" / "papers" / "replay.py"
+PUBLISHED = PAGES / "replay.sha256"
+STATEMENTS = re.compile(
+    r"(?<=\nSTATEMENTS: dict\[str, str\] = \{).*?(?=\}\n# end of the statements\n)", re.DOTALL
+)
+
+
+def replay_file(text: str) -> str:
+    """``replay.py`` with the digest of the statement of every claim that it has a rule for."""
+    from hardmax.papers import replay
+    from hardmax.papers.ledger import all_claims
+
+    digests = {claim.name: claim.sha256 for claim in all_claims() if claim.name in replay.RULES}
+    lines = "".join(f'    "{name}": "{digest}",\n' for name, digest in digests.items())
+    return STATEMENTS.sub(lambda _: f"\n{lines}", text)
+
+
+def published() -> str:
+    """``docs/replay.sha256``, as ``sha256sum -c`` reads it."""
+    return f"{hashlib.sha256(REPLAY.read_bytes()).hexdigest()}  replay.py\n"
+
+
+def write_replay() -> None:
+    """Write the digests into ``replay.py``, and its SHA-256 beside the pages."""
+    REPLAY.write_text(replay_file(REPLAY.read_text()))
+    PUBLISHED.write_text(published())
+
+
 # Each page as it should be, given the page as it is.
 WRITERS: dict[str, Callable[[str], str]] = {
     "cli": lambda _: cli_page(),
@@ -174,6 +239,8 @@ def stale() -> list[str]:
     """The pages that no longer say what the sources say."""
     pages = {name: (PAGES / f"{name}.md").read_text() for name in [*WRITERS, "claims"]}
     found = [name for name, write in WRITERS.items() if pages[name] != write(pages[name])]
+    if REPLAY.read_text() != replay_file(REPLAY.read_text()) or PUBLISHED.read_text() != published():
+        found.append("replay")
     return found if claims_are_fresh(pages["claims"]) else [*found, "claims"]
 
 
@@ -199,7 +266,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"{', '.join(WRITERS)} or claims")
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"{', '.join(WRITERS)}, replay or claims")
     parser.add_argument("--check", action="store_true", help="write nothing, and say what is stale")
     parser.add_argument("--words", action="store_true", help="write nothing, and count words")
     options = parser.parse_args()
@@ -210,14 +277,19 @@ def main() -> int:
         totals = [sum(column) for column in zip(*counts.values(), strict=True)]
         print(f"{totals[0]:>7,} {totals[1]:>7,}  {len(counts)} pages; second: outside of code and formulas")
         return 0
-    if unknown := set(options.pages) - {*WRITERS, "claims"}:
+    if unknown := set(options.pages) - {*WRITERS, "replay", "claims"}:
         parser.error(f"no such page: {', '.join(sorted(unknown))}")
     if options.check:
         found = stale()
         for name in found:
-            print(f"docs/{name}.md is stale; run: python docs/write.py {name}", file=sys.stderr)
+            stale_file = "docs/replay.sha256" if name == "replay" else f"docs/{name}.md"
+            print(f"{stale_file} is stale; run: python docs/write.py {name}", file=sys.stderr)
         return 1 if found else 0
     for name in options.pages or WRITERS:
+        if name == "replay":
+            write_replay()
+            print("wrote src/hardmax/papers/replay.py and docs/replay.sha256")
+            continue
         page = PAGES / f"{name}.md"
         if name == "claims":
             import hardmax as hm

@@ -9,11 +9,19 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hardmax.papers import replay
-from hardmax.papers.ledger import Entry, Ledger, Verdict, write_certificates
+from hardmax.papers.ledger import Entry, Ledger, Verdict, check_claims, write_certificates
+
+
+@cache
+def quick_ledger(paper: str) -> Ledger:
+    """The ledger of a paper, computed once for all tests of a run."""
+    return check_claims(paper)
+
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -22,11 +30,16 @@ def unexpected(ledger: Ledger) -> dict[str, tuple[str, str, str]]:
     return {e.name: (str(e.verdict), str(e.expected), e.computed) for e in ledger.surprises}
 
 
+REFUTED = (Verdict.FAILS, Verdict.MISPRINT)
+
+
 def without_certificate(ledger: Ledger) -> list[str]:
-    """Failures need an exact counterexample; what holds needs a certificate or a proof."""
+    """Failures need an exact counterexample; what is called proved needs a certificate or a proof."""
     bare = [e for e in ledger if e.certificate is None]
     return [
-        e.name for e in bare if e.verdict == Verdict.FAILS or (e.verdict == Verdict.HOLDS and not e.proof)
+        e.name
+        for e in bare
+        if e.verdict in REFUTED or (e.verdict in (Verdict.PROVED, Verdict.UNSTATED) and not e.proof)
     ]
 
 
@@ -35,7 +48,8 @@ def without_words(ledger: Ledger) -> list[str]:
         e.name
         for e in ledger
         if not (e.statement.strip() and e.place.strip() and e.computation.strip() and e.computed.strip())
-        or (e.verdict == Verdict.FAILS and not e.correction.strip())
+        or (e.verdict in REFUTED and not e.correction.strip())
+        or bool(e.unstated.strip()) != (e.verdict == Verdict.UNSTATED)
         or "\n" in e.computed
     ]
 
@@ -72,14 +86,14 @@ def run_replay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 def record_of(entry: Entry) -> dict[str, Any]:
     assert entry.certificate is not None
-    record = entry.certificate.record(entry.name, entry.statement)
+    record = entry.certificate.record(entry, entry.verdict)
     return json.loads(json.dumps(record))  # as a file gives it back
 
 
 def accepts_another_expectation(entry: Entry) -> list[Any]:
     """Places of ``expected`` that can be changed without the certificate being rejected; must be none."""
     record = record_of(entry)
-    value = replay.value_of(record["kind"], record["data"])
+    value = replay.value_of(record["claim"], record["data"])
     places = list(leaves(record["expected"])) or [()]
     accepted = []
     for place in places:

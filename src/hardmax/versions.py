@@ -6,8 +6,10 @@ Versions are read from package metadata, so that asking for them imports none of
 from __future__ import annotations
 
 import platform
+import subprocess
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 
 _CORE = ("numpy", "scipy", "numba", "python-flint", "jinja2", "joblib", "click", "rich")
 _EXTRAS = ("matplotlib", "pandas", "onnx", "torch", "transformers", "safetensors")
@@ -47,6 +49,31 @@ def installed_versions() -> dict[str, str | None]:
     ['click', 'hardmax', 'jinja2']
     """
     return dict(_read_versions())
+
+
+@cache
+def source_commit() -> str:
+    """The commit of the checkout that hardmax runs from, with `` changed`` behind it if files under ``src``
+    differ from it; ``"unknown"`` where it was installed from an archive.
+
+    Examples
+    --------
+    >>> import re
+    >>> bool(re.fullmatch("[0-9a-f]{40}( changed)?|unknown", source_commit()))
+    True
+    """
+    folder = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        if git("ls-files", "--error-unmatch", Path(__file__).name) and (commit := git("rev-parse", "HEAD")):
+            return commit + (" changed" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        pass
+    return "unknown"
 
 
 def show_versions() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +39,7 @@ def claims() -> None:
     Examples:
       hardmax claims list --paper tropical
       hardmax claims check --select tropical.fig4_216
+      hardmax claims count --paper tropical
       hardmax claims check --paper tropical --certificates certificates
       hardmax claims replay certificates
     """
@@ -102,6 +102,27 @@ def check(
     return 1 if ledger.surprises else 0
 
 
+@claims.command("count")
+@_PAPER
+@_SELECT
+@_JSON
+def count(paper: str | None, select: Sequence[str], as_json: bool) -> None:
+    """Compute the verdicts and count them, the papers' statements apart from our own."""
+    from hardmax.papers.ledger import Verdict, check_claims
+
+    ledger = check_claims([claim.name for claim in _chosen(paper, select)])
+    if as_json:
+        print_json(ledger.by_origin)
+        return
+    papers, own = ledger.by_origin["papers"], ledger.by_origin["own"]
+    width = max(len(verdict) for verdict in Verdict)
+    click.echo(f"{'verdict':<{width}}  papers  own")
+    for verdict in Verdict:
+        if verdict in papers or verdict in own:
+            click.echo(f"{verdict:<{width}}  {papers.get(verdict, 0):>6}  {own.get(verdict, 0):>3}")
+    click.echo(f"{'all':<{width}}  {sum(papers.values()):>6}  {sum(own.values()):>3}")
+
+
 @claims.command("replay")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|DIR...")
 @_JSON
@@ -126,15 +147,16 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
             raise FileNotFoundError(f"cannot read {path}: there is no such file.")
         try:
             record = replay.read(path)
-        except (json.JSONDecodeError, ValueError, RecursionError) as error:
-            raise FileFormatError(f"{path} must be a certificate, but is no JSON file: {error}.") from error
+        except (ValueError, RecursionError) as error:
+            raise FileFormatError(
+                f"{path} must be a certificate, but is no JSON file that is one: {replay.shown(str(error))}."
+            ) from error
         why = replay.failure(record)
+        accepted, line = replay.outcome(record, path)
         claim = record.get("claim") if isinstance(record, dict) else None
-        results.append({"file": str(path), "claim": claim, "accepted": why is None, "reason": why})
+        results.append({"file": str(path), "claim": claim, "accepted": accepted, "reason": why})
         if not as_json:
-            outcome = "accepted" if why is None else "REJECTED"
-            what = why or f"{record['kind']} = {replay.shortened(record['expected'])}"
-            click.echo(f"{outcome}  {claim or path}: {what}")
+            click.echo(f"{'accepted' if accepted else 'REJECTED'}  {line}")
     rejected = sum(not result["accepted"] for result in results)
     if as_json:
         print_json(results)
@@ -153,15 +175,29 @@ def _chosen(paper: str | None, select: Sequence[str]) -> list[Claim]:
 
 
 def _described(claim: Claim) -> dict[str, Any]:
-    names = ("paper", "name", "place", "statement", "hypotheses", "computation", "correction", "proof")
+    names = (
+        "paper",
+        "name",
+        "place",
+        "statement",
+        "hypotheses",
+        "computation",
+        "correction",
+        "proof",
+        "unstated",
+        "own",
+    )
     return {name: getattr(claim, name) for name in names}
 
 
 def _print_entry(done: int, total: int, entry: Entry) -> None:
     verdict = str(entry.verdict).upper() if entry.verdict == "fails" else str(entry.verdict)
+    verdict += ", our own statement" if entry.own else ""
     click.echo(f"[{done}/{total}] {entry.name} ({entry.place}): {verdict}")
     click.echo(f"    {entry.statement}")
     click.echo(f"    computed: {entry.computed}")
+    if entry.unstated:
+        click.echo(f"    unstated: {entry.unstated}")
     if entry.correction:
         click.echo(f"    instead: {entry.correction}")
     if not entry.as_expected:

@@ -6,13 +6,14 @@ instances proves nothing about all of them: the verdict *holds* needs a finite s
 exactly, or a written proof. :func:`check_claims` runs the claims of the modules in :data:`SECTIONS` and
 returns a :class:`Ledger`.
 
-A :class:`Certificate` is what anybody needs to check a verdict without trusting this library: data for one
-function of :mod:`hardmax.papers.replay`, a single file that uses nothing but the standard library.
-``check_<kind>(data)`` recomputes a value, in rationals, and the value must be ``expected``. As a file it is
-one JSON object::
+A :class:`Certificate` is what anybody needs to check a verdict without trusting this library: data for the
+rule of a claim in :mod:`hardmax.papers.replay`, a single file that uses nothing but the standard library. The
+rule checks that the data are an instance of the statement, recomputes a value in rationals, which must be
+``expected``, and requires of it what the verdict needs. As a file it is one JSON object::
 
-    {"schema": 1, "kind": "winners", "claim": "tropical.fig4_216", "statement": "...",
-     "data": {...}, "expected": {...}}
+    {"schema": 2, "claim": "tropical.fig4_216", "place": "...", "statement": "...", "hypotheses": "...",
+     "sha256": "...", "verdict": "fails", "kind": "heads", "data": {...}, "expected": {...},
+     "hardmax": "0.1.0", "commit": "..."}
 
 There are no floating-point literals in it: an exact number is an integer or a string ``"p/q"``, a float64 is
 the string that ``float.hex`` gives. So nothing is rounded on the way.
@@ -28,7 +29,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -44,6 +45,7 @@ from hardmax.papers import replay
 from hardmax.progress import shown
 from hardmax.results import Result, plain
 from hardmax.storage import written_whole
+from hardmax.versions import installed_versions, source_commit
 
 Kind = TypeVar("Kind")
 
@@ -88,22 +90,26 @@ def collected(kind: type[Kind]) -> tuple[Kind, ...]:
 class Verdict(StrEnum):
     """What a computation says about a statement."""
 
-    HOLDS = "holds"
+    PROVED = "holds (proved)"
     """Finite and checked exactly, or a proof is linked, written out or (where it says so) cited."""
-    HOLDS_NUMERICALLY = "holds numerically"
-    """Tested on the stated instances, no more."""
+    CHECKED = "holds (checked on stated instances)"
+    """Checked exactly on the stated instances; no proof of the rest is at hand."""
+    NUMERICAL = "holds numerically"
+    """Tested in floating point on the stated instances, no more."""
+    UNSTATED = "holds under an unstated hypothesis"
+    """True as the authors evidently mean it, under a hypothesis that the entry names; false without it."""
     FAILS = "fails"
-    """There is an exact counterexample, and a certificate of it."""
+    """There is an exact counterexample that meets the stated hypotheses, and a certificate of it."""
+    MISPRINT = "fails as printed (a misprint)"
+    """False as printed, by a slip that the paper itself does not build on; the entry says what is meant."""
     VACUOUS = "vacuous"
     """What it assumes never happens, or what it says is true of everything."""
     INCONSISTENT = "inconsistent versions"
     """The paper says it in several ways that disagree."""
     MEASUREMENT = "measurement only"
     """A number that depends on choices; it was measured, with the choices stated."""
-    UNDECIDED = "undecided"
-    """The computation did not settle it."""
-    OUT_OF_REACH = "out of reach"
-    """It cannot be checked here, for the stated reason."""
+    OPEN = "open"
+    """Neither proved nor refuted by the computation."""
 
 
 class Effort(StrEnum):
@@ -115,7 +121,7 @@ class Effort(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What the check of a claim found.
+    """What the check of a claim found; made by :func:`earned`, and by it alone.
 
     Attributes
     ----------
@@ -157,6 +163,11 @@ class Statement:
         What is true instead, where the statement fails.
     proof : str
         Link to a written proof, relative to ``docs/``: ``"minkowski.md#why"``.
+    unstated : str
+        The hypothesis that must be added, for the verdict that names one.
+    own : bool
+        Whether the statement is ours (a correction, a sharpening, an addition), not the paper's; these are
+        counted apart.
     """
 
     name: str
@@ -168,6 +179,14 @@ class Statement:
     expected: Verdict
     correction: str = ""
     proof: str = ""
+    unstated: str = ""
+    own: bool = False
+
+    @property
+    def sha256(self) -> str:
+        """What stands for the statement in certificates: the SHA-256 of its name, place, words and
+        hypotheses."""
+        return replay.statement_digest(self.name, self.place, self.statement, self.hypotheses)
 
     @property
     def paper(self) -> str:
@@ -189,6 +208,11 @@ class Claim(Statement):
                 f"name must be made of a-z, 0-9, dots, dashes and underscores, but was {self.name!r}."
             )
         object.__setattr__(self, "expected", Verdict(self.expected))
+        if bool(self.unstated) != (self.expected is Verdict.UNSTATED):
+            raise InvalidInputError(
+                f"unstated must name the hypothesis of {self.name} if its verdict is "
+                f"{str(Verdict.UNSTATED)!r}, and be empty otherwise, but was {self.unstated!r}."
+            )
 
 
 @dataclass(frozen=True)
@@ -200,7 +224,7 @@ class claim:
     place: str
     expected: Verdict
 
-    def states(self, statement: str, **rest: str) -> Callable[[Callable[[Effort], Finding]], Claim]:
+    def states(self, statement: str, **rest: Any) -> Callable[[Callable[[Effort], Finding]], Claim]:
         """Make a :class:`Claim` of the function that checks it; ``rest`` are the other fields."""
         return lambda check: Claim(
             self.name, self.place, statement, expected=self.expected, check=check, **rest
@@ -214,11 +238,10 @@ def earned(
     numbers: Mapping[str, Any] | None = None,
     certificate: Certificate | None = None,
 ) -> Finding:
-    """The finding with ``verdict`` if ``condition`` was computed and the certificate, if any, is accepted;
-    undecided otherwise. No check has another way to a verdict."""
-    if not condition or (certificate is not None and not certificate.holds):
-        verdict = Verdict.UNDECIDED
-    return Finding(verdict, computed, numbers or {}, certificate)
+    """The finding with ``verdict`` if ``condition`` was computed; open otherwise. No check has another way to
+    a verdict. A certificate must also be accepted by ``replay.py`` as one of this claim and this verdict,
+    which :func:`check_claims` sees to."""
+    return Finding(verdict if condition else Verdict.OPEN, computed, numbers or {}, certificate)
 
 
 def holding(
@@ -227,18 +250,17 @@ def holding(
     numbers: Mapping[str, Any] | None = None,
     certificate: Certificate | None = None,
     *,
-    numerically: bool = False,
+    by: Verdict = Verdict.PROVED,
 ) -> Finding:
-    """The finding of a check that passed everywhere; undecided if it did not, or if the certificate fails."""
-    verdict = Verdict.HOLDS_NUMERICALLY if numerically else Verdict.HOLDS
-    return earned(verdict, holds, computed, numbers, certificate)
+    """The finding of a check that passed everywhere, which together with the linked proof (or because the
+    statement is finite) proves it; ``by`` names a weaker kind of verdict. Open if it did not pass."""
+    return earned(by, holds, computed, numbers, certificate)
 
 
 def failing(
     fails: bool, computed: str, numbers: Mapping[str, Any] | None, certificate: Certificate
 ) -> Finding:
-    """The finding of a counterexample that was computed and whose certificate is accepted; undecided
-    otherwise."""
+    """The finding of a counterexample that was computed; open otherwise."""
     return earned(Verdict.FAILS, fails, computed, numbers, certificate)
 
 
@@ -300,7 +322,7 @@ class Ledger(Result):
     >>> import hardmax as hm
     >>> ledger = hm.check_claims("tropical.pow_512_8")
     >>> ledger
-    <Ledger: 1 claim: 1 fails; 1 certificate>
+    <Ledger: 1 claim: 1 fails as printed (a misprint); 1 certificate>
     >>> ledger["tropical.pow_512_8"].computed
     '512^8 = 2^72 = 4722366482869645213696 = 4.722e21; printed 1.1e21, short by a factor of 4.3'
     """
@@ -333,6 +355,15 @@ class Ledger(Result):
         """How often each verdict was computed; verdicts that do not occur are left out."""
         counted = Counter(entry.verdict for entry in self.entries)
         return {verdict: counted[verdict] for verdict in Verdict if counted[verdict]}
+
+    @property
+    def by_origin(self) -> dict[str, dict[Verdict, int]]:
+        """The same, apart for the statements of the papers and for our own."""
+        found = {}
+        for origin, own in (("papers", False), ("own", True)):
+            counted = Counter(entry.verdict for entry in self.entries if entry.own is own)
+            found[origin] = {verdict: counted[verdict] for verdict in Verdict if counted[verdict]}
+        return found
 
     @property
     def surprises(self) -> tuple[Entry, ...]:
@@ -401,7 +432,7 @@ def check_claims(
     >>> import hardmax as hm
     >>> for entry in hm.check_claims("tropical.newton*"):
     ...     print(entry.name, "-", entry.verdict)
-    tropical.newton_characterises - fails
+    tropical.newton_characterises - holds under an unstated hypothesis
     """
     effort = effort_of(effort)
     claims = selected(select)
@@ -472,10 +503,15 @@ def _checked(claim: Claim, effort: Effort) -> Entry:
     try:
         finding = claim.check(effort)
     except (IncompleteError, MissingExtraError) as error:
-        finding = Finding(Verdict.UNDECIDED, str(error))
+        finding = Finding(Verdict.OPEN, str(error))
     except Exception as error:
         error.add_note(f"while checking {claim.name}")
         raise
+    if finding.certificate is not None:
+        refused = finding.certificate.failure(claim, Verdict(finding.verdict))
+        if refused is not None:
+            why = f"{finding.computed}; but the certificate is refused: {refused}"
+            finding = replace(finding, verdict=Verdict.OPEN, computed=why)
     return Entry(
         **{each.name: getattr(claim, each.name) for each in fields(Statement)},
         verdict=Verdict(finding.verdict),
@@ -515,20 +551,20 @@ class Certificate:
     Parameters
     ----------
     kind : str
-        Which function of ``replay.py`` reads it: ``check_<kind>``.
+        What the data are; the rule of the claim in ``replay.py`` names it too.
     data : mapping
-        What that function is given. Numbers may be ints, fractions, floats or arrays, and networks may stand
+        What the rule is given. Numbers may be ints, fractions, floats or arrays, and networks may stand
         as they are: all is written as :func:`exact` says.
     expected : object
-        What the function must return for ``data``, likewise.
+        What the rule must return for ``data``, likewise.
 
     Examples
     --------
     >>> certificate = Certificate("power", {"base": 512, "exponent": 8}, {"value": 2**72})
-    >>> certificate.replayed()
-    {'value': 4722366482869645213696}
-    >>> certificate.holds
+    >>> certificate.failure(selected("tropical.pow_512_8")[0], Verdict.MISPRINT) is None
     True
+    >>> certificate.failure(selected("tropical.pow_512_8")[0], Verdict.PROVED)
+    'the data of tropical.pow_512_8 can only show: fails as printed (a misprint)'
     """
 
     kind: str
@@ -539,37 +575,26 @@ class Certificate:
         object.__setattr__(self, "data", exact(self.data))
         object.__setattr__(self, "expected", exact(self.expected))
 
-    @classmethod
-    def on_line(
-        cls, networks: Sequence[Network], interval: Sequence[Any], *found: Sequence[Any], **more: Any
-    ) -> Self:
-        """A certificate of all that networks do on an interval of the line: of each its cells, linear
-        regions, jumps, and how many signatures the points among the further data show; with ``ends=True``
-        among them also the ends of cells and the values there."""
-        names = ("cells", "regions", "jumps", "signatures", "ends", "values")
-        expected = [dict(zip(names, each, strict=False)) for each in found]
-        data = {"networks": networks, "interval": interval, **more}
-        return cls("network_line", data, {"networks": expected})
-
-    def record(self, claim: str, statement: str) -> dict[str, Any]:
-        """The JSON object of the certificate's file."""
+    def record(self, statement: Statement, verdict: Verdict) -> dict[str, Any]:
+        """The JSON object of the certificate's file, for a verdict about a statement."""
         return {
             "schema": replay.SCHEMA,
+            "claim": statement.name,
+            "place": statement.place,
+            "statement": statement.statement,
+            "hypotheses": statement.hypotheses,
+            "sha256": statement.sha256,
+            "verdict": str(verdict),
             "kind": self.kind,
-            "claim": claim,
-            "statement": statement,
             "data": self.data,
             "expected": self.expected,
+            "hardmax": str(installed_versions()["hardmax"]),
+            "commit": source_commit(),
         }
 
-    def replayed(self) -> Any:
-        """What ``replay.py`` computes from the data, here and now."""
-        return replay.value_of(self.kind, self.data)
-
-    @property
-    def holds(self) -> bool:
-        """Whether ``replay.py`` accepts the certificate."""
-        return replay.failure(self.record("", "")) is None
+    def failure(self, statement: Statement, verdict: Verdict) -> str | None:
+        """Why ``replay.py`` does not accept it for this verdict about this statement; ``None`` if it does."""
+        return replay.failure(self.record(statement, verdict))
 
 
 def exact(value: Any) -> Any:
@@ -634,18 +659,6 @@ def _fractions(value: Any) -> Any:
     return exact(Fraction(value) if isinstance(value, float) else value)
 
 
-def relations(*lines: tuple[Any, str, Any], true: Sequence[bool] | None = None) -> Certificate:
-    """A certificate that says of each line ``(left, relation, right)`` whether it is true (all, by default).
-
-    Examples
-    --------
-    >>> relations((24797, ">=", ["*", 6, ["-", ["^", 64, 2], 1]])).holds
-    True
-    """
-    expected = [True] * len(lines) if true is None else list(true)
-    return Certificate("relations", {"relations": [list(line) for line in lines]}, {"true": expected})
-
-
 def write_certificates(entries: Iterable[Entry], folder: str | os.PathLike[str]) -> list[Path]:
     """Write one JSON file per certificate into ``folder``, and ``replay.py`` beside them.
 
@@ -668,7 +681,7 @@ def write_certificates(entries: Iterable[Entry], folder: str | os.PathLike[str])
         if entry.certificate is None:
             continue
         path = folder / f"{entry.name}.json"
-        record = entry.certificate.record(entry.name, entry.statement)
+        record = entry.certificate.record(entry, entry.verdict)
         with written_whole(path) as file:
             file.write(json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n")
         paths.append(path)

@@ -273,12 +273,12 @@ class stated:
         """
         if holds is None:
             return self._beside(computed, NOT_COMPARED)
-        true = Verdict.HOLDS if exactly else Verdict.HOLDS_NUMERICALLY
+        true = Verdict.PROVED if exactly else Verdict.NUMERICAL
         return self._beside(computed, true if holds else Verdict.FAILS)
 
     def refuted(self, computed: str, fails: bool) -> Comparison:
         """A comparison that can only refute: undecided where no counterexample was found."""
-        return self._beside(computed, Verdict.FAILS if fails else Verdict.UNDECIDED)
+        return self._beside(computed, Verdict.FAILS if fails else Verdict.OPEN)
 
 
 def compared(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from ledger_checks import LedgerContract
-
-import hardmax as hm
+from ledger_checks import LedgerContract, quick_ledger
 
 
 @pytest.fixture(scope="module")
 def ledger():
-    return hm.check_claims("infoflow")
+    return quick_ledger("infoflow")
 
 
 class TestLedger(LedgerContract):

@@ -257,16 +257,16 @@ def test_recipes_name_claims_that_there_are():
 
 def test_verdicts_are_those_of_the_ledger():
     assert compared("q", "1", "1", True).verdict == "holds numerically"
-    assert compared("q", "1", "1", True, exactly=True).verdict == "holds"
+    assert compared("q", "1", "1", True, exactly=True).verdict == "holds (proved)"
     assert compared("q", "1", "2", False, exactly=True).verdict == "fails"
     assert compared("q", "not stated", "2", None).verdict == "not compared"
     assert stated("q", "1").refuted("2", True).verdict == "fails"
-    assert stated("q", "1").refuted("1", False).verdict == "undecided"
+    assert stated("q", "1").refuted("1", False).verdict == "open"
     assert measured("q", "1", "0.9").verdict == "measurement only"
     assert measured("q", "1", "not run").verdict == "not run"
     finding = Finding(Verdict.VACUOUS, "says nothing")
     assert stated("q", "1", "tropical.ex_vi2_tau").judged("2", finding).verdict == "vacuous"
-    with pytest.raises(InvalidInputError, match=r"verdict must be one of holds, .*, but was 'agrees'"):
+    with pytest.raises(InvalidInputError, match=r"verdict must be one of holds .*, but was 'agrees'"):
         Comparison("q", "1", "1", "agrees")
 
 

@@ -85,7 +85,12 @@ def test_example_v3(out):
     assert column(done, "budget", "heads")[-1] == 512
     assert column(done, "budget", "most_cells")[3] == "4.722e21"
     assert done.comparisons[2].paper == "1.1e21"
-    assert [row.verdict for row in done.comparisons[:4]] == ["holds", "holds", "fails", "holds"]
+    assert [row.verdict for row in done.comparisons[:4]] == [
+        "holds (proved)",
+        "holds (proved)",
+        "fails as printed (a misprint)",
+        "holds (proved)",
+    ]
     narrow = hm.reproduce("tropical.exV3", out, settings={"n_tokens": 9, "d_model": 2, "heads": 2})
     assert [row.computed for row in narrow.comparisons[2:4]] == ["4", "H = 1, width 2: 9; width 1: 4"]
     assert [row.verdict for row in narrow.comparisons[2:4]] == ["fails", "fails"]

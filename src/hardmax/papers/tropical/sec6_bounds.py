@@ -65,7 +65,7 @@ def _over(value: float, n: int, margin: float, temperature: float, bound: str) -
     return float(value) / limit if limit > 0.0 else 0.0
 
 
-@claim("tropical.lse_value", "Theorem VI.1", Verdict.HOLDS).states(
+@claim("tropical.lse_value", "Theorem VI.1", Verdict.PROVED).states(
     "The log-sum-exp exceeds the maximum by at most temperature log(1 + m e).",
     hypotheses=MARGIN,
     computation="random and extreme scores, N up to 512",
@@ -81,7 +81,7 @@ def _lse_value(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.lse_grad", "Theorem VI.1", Verdict.HOLDS).states(
+@claim("tropical.lse_grad", "Theorem VI.1", Verdict.PROVED).states(
     "Softmax is within 2 m e of one-hot in the L1 norm.",
     hypotheses=MARGIN,
     computation="random and extreme scores, N up to 512",
@@ -122,10 +122,7 @@ def _cov_lemma(effort: Effort) -> Finding:
         Certificate(
             "softmax_covariance",
             {"cases": [{"weights": [1, 1], "vector": [1, -1]}, {"weights": [1, 1, 1], "vector": [1, -1, 0]}]},
-            [
-                {"quotient": Fraction(1, 2), "above_lemma": True, "above_printed": False},
-                {"quotient": Fraction(1, 3), "above_lemma": True, "above_printed": False},
-            ],
+            {"quotients": [Fraction(1, 2), Fraction(1, 3)]},
         ),
     )
 
@@ -149,7 +146,7 @@ def _lse_hess_paper(effort: Effort) -> Finding:
     certificate = Certificate(
         "softmax_covariance",
         {"cases": [_star_case(n, tiny) for n in sizes]},
-        [{"quotient": value, "above_lemma": True, "above_printed": True} for value in attained],
+        {"quotients": attained},
     )
     ratios = [float(value / ((n - 1) * tiny)) for n, value in zip(sizes, attained, strict=True)]
     example = stability_bounds(512, 2.0, 0.125)
@@ -164,8 +161,9 @@ def _lse_hess_paper(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.lse_hess_fixed", "Theorem VI.1, corrected", Verdict.HOLDS).states(
+@claim("tropical.lse_hess_fixed", "Theorem VI.1, corrected", Verdict.PROVED).states(
     "The norm of the Hessian is at most min(N e, 1/2) / temperature.",
+    own=True,
     hypotheses=MARGIN,
     computation="the secular equation and dense eigenvalues at random scores",
     proof="temperature.md#the-short-bound-on-the-hessian",
@@ -188,9 +186,10 @@ def _lse_hess_fixed(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.lse_hess_sharp", "Theorem VI.1, sharp", Verdict.HOLDS).states(
+@claim("tropical.lse_hess_sharp", "Theorem VI.1, sharp", Verdict.PROVED).states(
     "The supremum of the norm of the Hessian is max over k from 1 to m of (k+1) e / (1 + k e)^2, over "
     "the temperature.",
+    own=True,
     hypotheses=MARGIN,
     computation="k rivals at the margin and one in between, and random rivals, N up to 512",
     proof="temperature.md#the-least-upper-bound-on-the-hessian",
@@ -274,9 +273,10 @@ def _affine_ratios(n: int, margin: float, temperature: float, step: float) -> tu
         )
 
 
-@claim("tropical.lse_affine_fixed", "Theorem VI.1, corrected", Verdict.HOLDS).states(
+@claim("tropical.lse_affine_fixed", "Theorem VI.1, corrected", Verdict.PROVED).states(
     "The gradient is Lipschitz with constant N e / temperature, and the tangent plane is off by at most "
     "half of that times the squared distance.",
+    own=True,
     hypotheses=MARGIN,
     computation="steps in the worst direction in 60 digits",
     proof="temperature.md#lipschitz-constant-and-tangent-plane",
@@ -294,7 +294,7 @@ def _lse_affine_fixed(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.ex_vi2_numbers", "Example VI.2", Verdict.HOLDS).states(
+@claim("tropical.ex_vi2_numbers", "Example VI.2", Verdict.PROVED).states(
     "For N = 512, margin 2 and temperature 1/8 the three bounds are 7.18e-6, 1.15e-4 and 4.6e-4, and the "
     "concentration is 99.98%.",
     hypotheses="the printed digits are truncated, not rounded",
@@ -317,16 +317,19 @@ def _ex_vi2_numbers(effort: Effort) -> Finding:
             "hessian_attained": bounds.hessian_sharp,
             "top_probability": bounds.top_probability,
         },
-        _tail(Fraction(1, 8), "7.18797e-6", "1.15010e-4", "4.60043e-4", "4.60891e-4", True, "9.99942e-1"),
+        Certificate(
+            "softmax_tail",
+            {"n_tokens": 512, "margin": 2, "temperature": Fraction(1, 8)},
+            {
+                "value": "7.18797e-6",
+                "gradient": "1.15010e-4",
+                "hessian_printed": "4.60043e-4",
+                "hessian_attained": "4.60891e-4",
+                "attained_above_printed": True,
+                "top_probability": "9.99942e-1",
+            },
+        ),
     )
-
-
-def _tail(temperature: Any, *found: str | bool) -> Certificate:
-    """What Example VI.2 has at a temperature: value, L1 distance, printed and attained norm of the Hessian,
-    whether the latter is larger, and the probability of the winner, each number cut to six digits."""
-    names = "value gradient hessian_printed hessian_attained attained_above_printed top_probability"
-    data = {"n_tokens": 512, "margin": 2, "temperature": temperature}
-    return Certificate("softmax_tail", data, dict(zip(names.split(), found, strict=True)))
 
 
 def _truncated(bounds: StabilityBounds) -> list[int]:
@@ -362,7 +365,11 @@ def _ex_vi2_tau(effort: Effort) -> Finding:
         f"probability at least {bounds.top_probability:.2%}, value bound {bounds.value:.3g}, Hessian "
         f"{bounds.hessian_paper:.3g} (true supremum {bounds.hessian_sharp:.3g})",
         {"standard": standard, "at_8": seen[8.0], "at_one_eighth": seen[0.125]},
-        _tail(8, "4.79110e1", "7.95934e2", "4.97459e1", "3.13135e-4", False, "2.50647e-3"),
+        Certificate(
+            "softmax_tail",
+            {"n_tokens": 512, "margin": 2, "d_head": 64},
+            {"standard": "2.50647e-3", "printed": "9.99942e-1"},
+        ),
     )
 
 

@@ -1,0 +1,59 @@
+"""The table of contents of both papers: every place has an entry or a reason, and every entry has a place."""
+
+from __future__ import annotations
+
+import pytest
+
+from hardmax.papers.contents import contents
+from hardmax.papers.ledger import all_claims
+
+PLACES = list(contents())
+
+# What the papers number, written down here a second time: (word, numbers).
+ROMAN = {
+    "Definition": "III.1 III.2 III.4 III.5 III.6 III.7 III.8 III.9 III.10 III.13 IV.1 IV.2",
+    "Example": "III.3 V.3 VI.2",
+    "Remark": "III.11 III.12 IV.5 IV.6 V.6 V.8 VI.3",
+    "Theorem": "IV.3 V.2 V.5 V.7 VI.1",
+    "Corollary": "IV.4 V.4 V.9",
+    "Proposition": "V.1",
+    "Lemma": "F.1 F.2",
+    "Assumption": "E.1",
+    "Table": "I II",
+    "Figure": "1 2 3 4 5 6 7",
+    "Appendix": "A B C D E F G",
+}
+ARABIC = {
+    "Theorem": "1 2 3 4 5 6",
+    "Lemma": "1",
+    "Definition": "1 2",
+    "Proposition": "1 2",
+    "Figure": "1 2 3 4 5",
+    "Table": "1 2 3 4 5 6 7 8 9 10 11 12",
+    "Appendix": "A.1 A.2 A.3 B.1 B.2 C.1 C.2 C.3 C.4 C.5 D D.1 E",
+    "Remark": "after~Theorem~4 after~Theorem~5 after~Theorem~6 in~appendix~C.5",
+    "Remark,": "section~5.1 section~5.2",
+}
+
+
+@pytest.mark.parametrize(("paper", "numbered"), [("tropical", ROMAN), ("infoflow", ARABIC)])
+def test_every_numbered_place_is_listed(paper, numbered):
+    listed = [place.name for place in PLACES if place.paper == paper]
+    assert len(listed) == len(set(listed))
+    wanted = {f"{word} {n.replace('~', ' ')}" for word, ns in numbered.items() for n in ns.split()}
+    assert wanted - set(listed) == set()
+
+
+def test_every_place_has_an_entry_or_a_reason():
+    assert [place.name for place in PLACES if not place.claims and len(place.reason) < 20] == []
+
+
+def test_every_claim_that_is_named_exists():
+    names = {claim.name for claim in all_claims()}
+    assert {name for place in PLACES for name in place.claims} - names == set()
+
+
+def test_every_statement_of_a_paper_has_a_place():
+    """Our own statements need none."""
+    placed = {name for place in PLACES for name in place.claims}
+    assert [claim.name for claim in all_claims() if not claim.own and claim.name not in placed] == []

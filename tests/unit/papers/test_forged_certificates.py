@@ -1,0 +1,349 @@
+"""Forged certificates: everything that once passed, and what somebody would try next. All are refused."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import ledger_checks
+import pytest
+from click.testing import CliRunner
+
+from hardmax.cli import main
+from hardmax.networks.constructions import sawtooth_network
+from hardmax.papers import replay
+from hardmax.papers.ledger import Verdict, all_claims, network_record
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, dict[str, Any]]:
+    found = {}
+    for paper in ("tropical", "infoflow"):
+        for entry in ledger_checks.certified(ledger_checks.quick_ledger(paper)):
+            found[entry.name] = ledger_checks.record_of(entry)
+    return found
+
+
+def test_the_real_certificates_are_accepted_and_every_rule_has_one(records):
+    assert {name: why for name in records if (why := replay.failure(records[name])) is not None} == {}
+    assert set(records) == set(replay.RULES) == set(replay.STATEMENTS)
+
+
+def relabelled(source: str, claim: str, **more: Any):
+    """The certificate of one claim with the label of another, statement and hash included."""
+
+    def forge(records):
+        record, other = copy.deepcopy(records[source]), records[claim]
+        for name in ("claim", "place", "statement", "hypotheses", "sha256"):
+            record[name] = other[name]
+        return {**record, **{name: other[name] for name in ("kind", "verdict")}, **more}
+
+    return forge
+
+
+def fields(claim: str, /, **more: Any):
+    """The certificate of a claim with other fields of the record."""
+    return lambda records: {**records[claim], **more}
+
+
+def data(claim: str, /, *way: Any, **more: Any):
+    """The certificate of a claim with other data: ``way`` ends in the new value, ``more`` are whole parts."""
+
+    def forge(records):
+        record = copy.deepcopy(records[claim])
+        record["data"].update(more)
+        if way:
+            *steps, last, value = way
+            inner = record["data"]
+            for step in steps:
+                inner = inner[step]
+            inner[last] = value(inner[last]) if callable(value) else value
+        return record
+
+    return forge
+
+
+def expecting(claim: str, expected: Any):
+    return lambda records: {**records[claim], "expected": expected}
+
+
+def without(claim: str, name: str):
+    return lambda records: {key: value for key, value in records[claim].items() if key != name}
+
+
+FIG4, POWER, HESSIAN = "tropical.fig4_216", "tropical.pow_512_8", "tropical.lse_hess_paper"
+HOLDS = str(Verdict.PROVED)
+
+FORGERIES = {
+    # what an audit got accepted
+    "6^3 as proof that 216 vertices are there": relabelled(
+        POWER, FIG4, kind="power", verdict=HOLDS, data={"base": 6, "exponent": 3}, expected={"value": 216}
+    ),
+    "1 < 2 as the bound of the Hessian": relabelled(
+        POWER,
+        HESSIAN,
+        kind="relations",
+        verdict=HOLDS,
+        data={"relations": [[1, "<", 2]]},
+        expected={"true": [True]},
+    ),
+    "trees without cases": data("infoflow.cmp.tri.lb", cases=[]),
+    "trees without trees": data("infoflow.cmp.tri.lb", "cases", 0, "trees", []),
+    "no diagrams": data("tropical.fig3_caption", diagrams=[]),
+    "no diagrams, and nothing expected": lambda r: {
+        **r["tropical.cell_nonempty_iff_vertex"], "data": {"diagrams": []}, "expected": {"winning": []}
+    },
+    "soft signatures without points": lambda r: {
+        **r["tropical.finite_tau_depth"], "data": {"cells": []}, "expected": {"cells": 0, "kept": 0}
+    },
+    "an unrelated network as the construction": relabelled("tropical.cpwl_closure", "tropical.v7_count"),
+    "a second line in the claim": fields(POWER, claim="x\naccepted   tropical.fig4_216: holds"),
+    "a carriage return in the claim": fields(POWER, claim=f"{POWER}\raccepted"),
+    "a terminal escape in the claim": fields(POWER, claim=f"\x1b[32m{POWER}"),
+    "a terminal escape in the statement": fields(POWER, statement="\x1b[2Jall is well"),
+    "an exponent of 10^12": data(POWER, exponent=10**12),
+    "a base of 10^9": data(POWER, base=10**9),
+    "1e99999999 as a number": data("tropical.uniform_limit", weights=[1, "1e99999999"]),
+    "1e99999999 as a centre": data("infoflow.t1.kset", "centre", 0, "1e99999999"),
+    # relabelled, and with another verdict
+    "fails relabelled as holds": fields(FIG4, verdict=HOLDS),
+    "a misprint relabelled as a failure": fields(POWER, verdict="fails"),
+    "a verdict that there is not": fields(FIG4, verdict="true"),
+    "no verdict": fields(FIG4, verdict=None),
+    "an unknown claim": fields(FIG4, claim="tropical.riemann"),
+    "an empty claim": fields(FIG4, claim=""),
+    "a claim that is a list": fields(FIG4, claim=[FIG4]),
+    "a claim of the other paper": relabelled(FIG4, "infoflow.cmp.tri.lb"),
+    "one family as another claim about heads": relabelled(FIG4, "tropical.saturated_floor_d_half"),
+    "equal log-values as a bent head": relabelled("tropical.rem_iii12", "tropical.loglift_same_walls"),
+    "the table of one claim for another": relabelled("infoflow.tab.11a", "infoflow.tab.11b"),
+    "one exponent for another": relabelled("infoflow.law.versions", "infoflow.p2-b"),
+    "another kind": fields(FIG4, kind="power"),
+    "the kind of another claim": fields(FIG4, kind="diagrams"),
+    "another statement, and its hash": lambda r: {
+        **r[FIG4],
+        "statement": "Everything holds.",
+        "sha256": replay.statement_digest(FIG4, "Figure 4", "Everything holds.", r[FIG4]["hypotheses"]),
+    },
+    "another statement under the old hash": fields(FIG4, statement="Everything holds."),
+    "weaker hypotheses": fields(FIG4, hypotheses="none"),
+    "another place": fields(FIG4, place="Theorem V.2"),
+    "no hash": fields(FIG4, sha256=""),
+    "a long statement": fields(FIG4, statement="a" * 10**5),
+    # the record itself
+    "an older schema": fields(FIG4, schema=1),
+    "a schema that is true": fields(FIG4, schema=True),
+    "a schema in words": fields(FIG4, schema="2"),
+    "a field too many": fields(FIG4, accepted=True),
+    "no expectation": without(FIG4, "expected"),
+    "no hypotheses": without(FIG4, "hypotheses"),
+    "no version": without(FIG4, "hardmax"),
+    "a version with an escape": fields(FIG4, hardmax="1\x1b[0m"),
+    "a commit with a second line": fields(FIG4, commit="unknown\naccepted"),
+    "no record": lambda records: [records[FIG4]],
+    "nothing": lambda records: None,
+    # emptied and shrunk
+    "no families": data(FIG4, families=[]),
+    "no points": data(FIG4, "families", 0, "points", []),
+    "points of fewer cells": data(FIG4, "families", 0, "points", lambda points: points[:91]),
+    "a head without keys": data(FIG4, "families", 0, "heads", 0, []),
+    "five keys for six": data(FIG4, "families", 0, "heads", 0, lambda rows: rows[:5]),
+    "two heads for three": data(FIG4, "families", 0, "heads", lambda heads: heads[:2]),
+    "two families for three": data("tropical.saturated_floor_d_half", families=[]),
+    "no sizes": data("tropical.v7_count", sizes=[]),
+    "one size": data("tropical.v7_count", "sizes", lambda sizes: sizes[:1]),
+    "no losers": data("tropical.fig6b_interior_explanation", losers=[]),
+    "no winners": data("tropical.fig6b_interior_explanation", winners=[]),
+    "a table with a row less": data("infoflow.tab.12", "rows", lambda rows: rows[1:]),
+    "a table with a better number": data("infoflow.tab.11a", "rows", 0, 1, "1/2"),
+    "no cases": data(HESSIAN, cases=[]),
+    "without N = 512": data(HESSIAN, "cases", lambda cases: cases[:2]),
+    "an empty grid": data("infoflow.t1.identity14", grid=[]),
+    "two values for three": data("infoflow.t1.identity14", grid=[1, 2]),
+    "no hyperplanes": data("tropical.zaslavsky", hyperplanes=[]),
+    "no leaves": data("infoflow.cmp.zero", leaves=[]),
+    # swapped, scaled, duplicated
+    "the same key twice": data("tropical.layernorm_norms_keys", "keys", 1, [1, -1, 1, -1]),
+    "the same point in place of another": data("tropical.zaslavsky", "points", 1, lambda _: [0, 0]),
+    "the same value three times": data("infoflow.t1.identity14", grid=[2, 2, 2]),
+    "a cell twice": data("tropical.finite_tau_depth", "cells", 1, 0),
+    "points in another order": data("tropical.def_iii7", "points", lambda points: points[::-1]),
+    "weights in another order": data("tropical.uniform_limit", "weights", lambda pair: pair[::-1]),
+    "a weight scaled down": data(HESSIAN, "cases", 0, "weights", [1, "1/2"]),
+    "weights that are negative": data(HESSIAN, "cases", 0, "weights", [1, "-1/10"]),
+    "keys scaled out of the cube": data("infoflow.cmp.dret.ae", "tokens", 0, [6, 6]),
+    "a point outside the interval": data("tropical.mc_lower_bound_regions", "points", 0, [9]),
+    "a centre off the sphere": data("infoflow.t1.kset", centre=["-1/2", "-1/2", "-1/2"]),
+    "a leaf that is too long": data("infoflow.cmp.zero", leaves=[[0, 1, 2], [3]]),
+    "a leaf that does not exist": data("infoflow.cmp.zero", leaves=[[0, 1], [2, 4]]),
+    "a tree that misses a triple": data(
+        "infoflow.cmp.tri.lb", "cases", 0, "trees", 2, "leaves", lambda leaves: leaves[1:]
+    ),
+    "four trees": data("infoflow.cmp.tri.lb", "cases", 0, "trees", lambda trees: [*trees, trees[0]]),
+    "a negative position": data("infoflow.cmp.zero", leaves=[[0, 1], [2, -1]]),
+    "a wall value that is none": data("tropical.def_iii1", outputs=[[[0], [0]], [[2], [2]]]),
+    "a network of another size": data("tropical.v7_bound", size=[1, 2, 1, 2]),
+    "a huge network": data("tropical.v7_maps_distinct", size=[4, 16, 8, 4]),
+    "a negative size": data("tropical.v7_maps_distinct", size=[2, -2, 1, 2]),
+    "an incomplete transformer": data("tropical.v7_genuine_d_plus_3", "tokens", lambda rows: rows[:-1]),
+    "other weights of the transformer": data("tropical.v7_genuine_d_plus_3", "w_q", 0, 0, 0, 5),
+    "sizes that do not grow": data("infoflow.t3.o", sizes=[16, 16, 16, 16]),
+    "a tuple on both lists": lambda r: {
+        **r["tropical.fig6b_interior_explanation"],
+        "data": {
+            **r["tropical.fig6b_interior_explanation"]["data"],
+            "losers": [
+                *r["tropical.fig6b_interior_explanation"]["data"]["losers"],
+                [r["tropical.fig6b_interior_explanation"]["data"]["winners"][0][0], [[0, 0, 0]], [1]],
+            ],
+        },
+    },
+    # numbers that are none
+    "a truth value as a number": data("infoflow.t1.step3.factor", token=[True, 0, 0]),
+    "a fraction with denominator 0": data("infoflow.t1.step3.factor", token=["1/0", 0, 0]),
+    "digits of another script": data("infoflow.t1.step3.factor", token=["١/٢", 0, 0]),
+    "blanks around a number": data("infoflow.t1.step3.factor", token=[" 1/2", 0, 0]),
+    "an underscore in a number": data("infoflow.t1.step3.factor", token=["1_0/20", 0, 0]),
+    "infinity": data("infoflow.t1.step3.factor", token=["inf", 0, 0]),
+    "a huge float": data("infoflow.t1.step3.factor", token=["0x1.8p+9999", 0, 0]),
+    "an integer of 10^5 digits": data("infoflow.t1.step3.factor", token=[10**100000, 0, 0]),
+    "a decimal fraction": data("infoflow.t1.step3.factor", token=["0.5", 0, 0]),
+    "data that are a list": fields(POWER, data=[512, 8]),
+    "data that are nothing": fields(POWER, data=None),
+    "data with a name more": data(POWER, more=1),
+    "deeply nested data": fields(POWER, data={"base": [[[[[[[[[[[[[[1]]]]]]]]]]]]]], "exponent": 8}),
+    "very many data": fields(POWER, data={"base": [0] * 30000, "exponent": 8}),
+    # other values
+    "another value": expecting(POWER, {"value": 1100000000000000000000}),
+    "a value as text": expecting(POWER, {"value": str(2**72)}),
+    "no value": expecting(POWER, {}),
+    "a value too many": expecting(POWER, {"value": 2**72, "holds": True}),
+    "true for 1": expecting("tropical.def_iii1", {"beside": True, "on the wall": 0}),
+}  # fmt: skip
+
+
+def test_there_are_enough_forgeries():
+    assert len(FORGERIES) >= 60
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+def test_a_forgery_is_refused_in_one_harmless_line(records, forge):
+    record = forge(records)
+    assert not any(replay.same(real, record) for real in records.values())
+    assert replay.failure(record) is not None
+    accepted, line = replay.outcome(record, "a\nfile\x1b[0m.json")
+    assert not accepted
+    assert line.isprintable()
+    assert line.isascii()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"schema": 2, "schema": 2}',
+        "[" * 100_000,
+        '"' + '\\"' * 100_000,
+        "1" * 5000,
+        '{"schema": 1e400}',
+        '{"schema": Infinity}',
+        " " * 500_000,
+        "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+    ],
+    ids=["twice", "deep", "quotes", "digits", "float", "infinity", "large", "no-json"],
+)
+def test_a_file_that_is_no_certificate_is_refused_at_once(tmp_path, text):
+    path = tmp_path / "forged.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError):
+        replay.read(path)
+    done = CliRunner().invoke(main, ["claims", "replay", str(path)])
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_names_of_files_are_escaped(tmp_path, capsys):
+    path = tmp_path / "x\naccepted   tropical.fig4_216.json"
+    path.write_text("{}")
+    assert replay.main([str(path)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("REJECTED")
+
+
+def test_work_is_bounded(monkeypatch, records):
+    monkeypatch.setattr(replay, "MOST_STEPS", 100)
+    assert replay.failure(records[FIG4]) == "it asks for too much work"
+
+
+def test_random_mutations_are_refused_or_still_prove_their_claim(records):
+    """A few hundred here; the script makes 5,000."""
+    path = ROOT / "tests" / "scripts" / "certificate_mutations.py"
+    spec = importlib.util.spec_from_file_location("certificate_mutations", path)
+    mutations = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutations)
+    heavy = {"tropical.saturated_floor_d_half", "tropical.fig6b_interior_explanation"}
+    light = [record for name, record in records.items() if name not in heavy]
+    counts, wrong = mutations.survey(light, 300, seed=3)
+    assert wrong == []
+    assert counts["refused"] > 200
+    assert counts["accepted, still a proof"] > 5
+
+
+def test_the_second_opinion_can_say_no(records):
+    """What a mutation must not get away with is called no proof."""
+    path = ROOT / "tests" / "scripts" / "certificate_mutations.py"
+    spec = importlib.util.spec_from_file_location("certificate_mutations", path)
+    mutations = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutations)
+    for forge in (
+        data("tropical.def_iii7", "points", lambda points: points[::-1]),
+        data("infoflow.cmp.dret.ae", "tokens", 0, [6, 6]),
+        data("infoflow.cmp.tri.lb", "cases", 1, "trees", 2, "leaves", lambda leaves: leaves[:4]),
+        data("infoflow.t1.kset", radius="9/10"),
+        fields(FIG4, verdict=HOLDS),
+    ):
+        mutant = forge(records)
+        assert not mutations.still_proves(records[mutant["claim"]], mutant)
+
+
+# What the file says of itself
+# ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_published_hash_is_that_of_the_file():
+    published = (ROOT / "docs" / "replay.sha256").read_text()
+    found = hashlib.sha256(Path(replay.__file__).read_bytes()).hexdigest()
+    assert published == f"{found}  replay.py\n", "run: python docs/write.py replay"
+    assert found in (ROOT / "docs" / "claims.md").read_text(), "run: python docs/write.py claims"
+
+
+def test_the_file_knows_the_statements_as_they_are():
+    statements = {claim.name: claim.sha256 for claim in all_claims()}
+    assert {name: statements[name] for name in replay.STATEMENTS} == replay.STATEMENTS
+
+
+def test_the_rules_support_the_pinned_verdicts_and_say_what_they_check():
+    pinned = {claim.name: str(claim.expected) for claim in all_claims()}
+    assert {name: rule.verdict for name, rule in replay.RULES.items()} == {
+        name: pinned[name] for name in replay.RULES
+    }
+    assert all(rule.check.__doc__ for rule in replay.RULES.values())
+
+
+@pytest.mark.parametrize("variant", ["plain", "ffn_skip", "bias_free"])
+@pytest.mark.parametrize("size", [(2, 3, 2, 1), (3, 2, 1, 2)])
+def test_the_networks_of_theorem_v7_are_built_as_in_the_library(size, variant):
+    made = replay.sawtooth(*size, variant)
+    assert json.loads(json.dumps(made)) == network_record(sawtooth_network(*size, variant=variant))
+
+
+def test_a_certificate_names_version_and_commit(records):
+    record = records[FIG4]
+    assert record["hardmax"]
+    assert record["commit"]
+    assert replay.failure({**record, "commit": "0" * 40}) is None  # provenance, not part of the proof
