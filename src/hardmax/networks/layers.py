@@ -79,6 +79,14 @@ class _AnyLayer:
         """What keys of one head add that win together: the mean over the keys of the block."""
         return np.zeros(0)
 
+    def has_keys(self, head: int, keys: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which numbers are keys of a head."""
+        return np.zeros(len(keys), dtype=np.bool_)
+
+    def has_walls(self, head: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which triples are a head and two rows of its keys in order."""
+        return np.zeros(len(head), dtype=np.bool_)
+
     @property
     def head_slice(self) -> slice:
         """Where its heads stand among all heads of the network."""
@@ -198,6 +206,16 @@ class ArgmaxLayer(_AnyLayer):
         """The rows of the keys that a cell's routings mean, one per head."""
         won = routings[self.head_slice].tolist()
         return np.array([row[key] for row, key in zip(self._rows, won, strict=True)], dtype=np.int64)
+
+    def has_keys(self, head: int, keys: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which numbers are keys of a head."""
+        return np.isin(keys, self.key[self.head_start[head] : self.head_start[head + 1]])
+
+    def has_walls(self, head: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which triples are a head and two rows of its keys in order."""
+        near = np.minimum(head, self.heads - 1)
+        inside = (self.head_start[near] <= a) & (a < b) & (b < self.head_start[near + 1])
+        return np.asarray((head < self.heads) & inside)
 
     @cached_property
     def _rows(self) -> list[dict[int, int]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hardmax.errors import DamagedFileError
 from hardmax.fields import check_finite, check_offsets, check_range, check_shapes
 from hardmax.geometry.domains import Domain
-from hardmax.networks.layers import ArgmaxLayer, Layer
+from hardmax.networks.layers import Layer
 from hardmax.regions.cells import (
     AT_INFINITY,
     DOMAIN_SIDE,
@@ -117,12 +117,11 @@ def _check_signatures(cells: Cells, layers: tuple[Layer, ...]) -> None:
     if units % 64 and (cells.bits[:, -1] >> np.uint64(units % 64)).any():
         raise DamagedFileError("its bits must be those of the units of the network, but there are others.")
     for layer in layers:
-        if isinstance(layer, ArgmaxLayer):
-            for h, (a, b) in enumerate(zip(layer.head_start[:-1], layer.head_start[1:], strict=True)):
-                if not np.isin(cells.routings[:, layer.first_head + h], layer.key[a:b]).all():
-                    raise DamagedFileError(
-                        f"its routings must be keys of head {layer.first_head + h}, but one is not."
-                    )
+        for h in range(layer.heads):
+            if not layer.has_keys(h, cells.routings[:, layer.first_head + h]).all():
+                raise DamagedFileError(
+                    f"its routings must be keys of head {layer.first_head + h}, but one is not."
+                )
     check_range("tied", cells.tied, 0, 2)
     order = signature_order(layers, cells.bits, cells.routings)
     before, after = order[:-1], order[1:]
@@ -205,9 +204,4 @@ def _exist(layer: Layer, group: Any, a: Any, b: Any) -> NDArray[np.bool_]:
     """Which codes stand for a unit, or for two keys of a head, of a layer."""
     if layer.units:
         return np.asarray((group < layer.units) & (a == 0) & (b == 0))
-    if not isinstance(layer, ArgmaxLayer) or not layer.heads:
-        return np.zeros(len(group), dtype=bool)
-    head = np.minimum(group, layer.heads - 1)
-    return np.asarray(
-        (group < layer.heads) & (layer.head_start[head] <= a) & (a < b) & (b < layer.head_start[head + 1])
-    )
+    return layer.has_walls(group, a, b)

@@ -392,7 +392,7 @@ def head_atlas(  # type: ignore[misc]
     [(6, 4), (6, 3)]
     """
     if is_corpus(text):
-        if positions is not None or plane not in ("principal", None):
+        if positions is not None or plane not in ("tokens", None):
             raise InvalidInputError(
                 "positions and plane must be left out for many texts, which have no slices; give one text."
             )
