@@ -81,7 +81,7 @@ FIG4, POWER, HESSIAN = "tropical.fig4_216", "tropical.pow_512_8", "tropical.lse_
 HOLDS = str(Verdict.PROVED)
 
 FORGERIES = {
-    # what an audit got accepted
+    # what was accepted before certificates were bound to claims
     "6^3 as proof that 216 vertices are there": relabelled(
         POWER, FIG4, kind="power", verdict=HOLDS, data={"base": 6, "exponent": 3}, expected={"value": 216}
     ),
