@@ -7,7 +7,7 @@ the right ones is another question, which :mod:`hardmax.regions.verify` answers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,8 @@ def _check_signatures(cells: Cells, layers: tuple[Layer, ...]) -> None:
     if units % 64 and (cells.bits[:, -1] >> np.uint64(units % 64)).any():
         raise DamagedFileError("its bits must be those of the units of the network, but there are others.")
     for layer in layers:
-        if isinstance(layer, ArgmaxLayer):
+        if layer.heads:
+            layer = cast(ArgmaxLayer, layer)
             for h, (a, b) in enumerate(zip(layer.head_start[:-1], layer.head_start[1:], strict=True)):
                 if not np.isin(cells.routings[:, layer.first_head + h], layer.key[a:b]).all():
                     raise DamagedFileError(
@@ -205,8 +206,9 @@ def _exist(layer: Layer, group: Any, a: Any, b: Any) -> NDArray[np.bool_]:
     """Which codes stand for a unit, or for two keys of a head, of a layer."""
     if layer.units:
         return np.asarray((group < layer.units) & (a == 0) & (b == 0))
-    if not isinstance(layer, ArgmaxLayer) or not layer.heads:
+    if not layer.heads:
         return np.zeros(len(group), dtype=bool)
+    layer = cast(ArgmaxLayer, layer)
     head = np.minimum(group, layer.heads - 1)
     return np.asarray(
         (group < layer.heads) & (layer.head_start[head] <= a) & (a < b) & (b < layer.head_start[head + 1])
