@@ -339,7 +339,7 @@ def along_training(
                 "what": "along training",
                 **model_question(source),
                 "rows": [list(place) for place in rows],
-                "n_cells": int(n_cells),
+                "cells_on": sorted(counted),
             }
             kept = None if folder is None else folder / f"{c:05d}"
             run = over_texts(named, measure, question=question, checkpoint=kept, progress=told)
