@@ -97,8 +97,8 @@ class ModelReport(Result):
         return page(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain Python: the atlas, the flows, and the recall of influence."""
-        atlas = self.atlas.summary()
+        """Everything in plain Python: the atlas, the flows, and the recall of influence; no times."""
+        atlas = _timeless(self.atlas.summary())
         return {
             "kind": self.kind,
             "schema": _SCHEMA,
@@ -138,7 +138,7 @@ class ModelReport(Result):
             raise NotADirectoryError(f"cannot write the report into {target}: it is a file.")
         contents = {
             "report.html": self.html(),
-            "report.json": json.dumps(_timeless(strict(self.to_dict())), indent=1, allow_nan=False) + "\n",
+            "report.json": json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n",
             "heads.csv": heads_csv(self.atlas),
             **{f"figures/{name}.svg": figure.standalone() for name, figure in self.figures.items()},
         }
