@@ -308,7 +308,7 @@ def _read_archive(archive: Archive, path: Path) -> Stored:
             f"{path} is an npz file, but not a saved hardmax result; open plain arrays with numpy.load."
         )
     text = archive.read(HEADER)
-    header = parsed_json(text, f"{path} must be a saved hardmax result, but its header")
+    header = parsed_json(text, f"{path} is damaged: its header")
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise FileFormatError(f"{path} is an npz file with a header, but not a saved hardmax result.")
     schema = header.get("schema")

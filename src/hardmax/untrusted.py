@@ -87,7 +87,7 @@ def parsed_json(text: bytes | str, where: str) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"it holds {name}")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def ratio_text(value: Any) -> str:

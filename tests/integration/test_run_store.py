@@ -108,7 +108,7 @@ def test_a_study_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "must be a study in JSON"),
+        ("{", "must be JSON, but is not"),
         ("[1]", 'name of a study under "study"'),
         ('{"study": "x", "jobbs": []}', "but has 'jobbs'"),
         ('{"study": "x", "job": {}, "vary": {"n": 3}}', "list of values"),

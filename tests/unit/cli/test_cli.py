@@ -363,7 +363,9 @@ class Bomb:
 def test_pickled_objects_are_refused_and_not_run(ending):
     payload = np.array([[Bomb(), 1.0]], dtype=object)
     np.save("bomb.npy", payload) if ending == "npy" else np.savez("bomb.npz", payload)
-    assert "must hold plain numbers, but holds Python objects" in refused("diagram", f"bomb.{ending}")
+    assert "must be a plain array of numbers, but holds Python objects" in refused(
+        "diagram", f"bomb.{ending}"
+    )
     assert not Path("exploded").exists()
 
 

@@ -123,11 +123,8 @@ class ModelReport(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain Python: the verdict, the atlas, the flows, and the recall of influence."""
-        # times are left out: two runs on the same input write the same files
-        timed = ("provenance", "seconds", "cpu_seconds", "ratio_to_forward_pass")
-        atlas = {name: value for name, value in self.atlas.summary().items() if name not in timed}
-        atlas["reading"] = {k: v for k, v in atlas["reading"].items() if k != "forward_seconds"}
+        """Everything in plain Python: the verdict, the atlas, the flows, the recall of influence; no times."""
+        atlas = _timeless(self.atlas.summary())
         return {
             "kind": self.kind,
             "schema": _SCHEMA,
@@ -168,7 +165,7 @@ class ModelReport(Result):
             raise NotADirectoryError(f"cannot write the report into {target}: it is a file.")
         contents = {
             "report.html": self.html(),
-            "report.json": json.dumps(_timeless(strict(self.to_dict())), indent=1, allow_nan=False) + "\n",
+            "report.json": json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n",
             "heads.csv": heads_csv(self.atlas),
             **{f"figures/{name}.svg": figure.standalone() for name, figure in self.figures.items()},
         }

@@ -174,7 +174,7 @@ def read_study(path: str | Path) -> Study:
     ['{"n":2}', '{"n":3}']
     """
     path = Path(path)
-    stated = parsed_json(path.read_bytes(), f"{path} must be a study in JSON, but")
+    stated = parsed_json(path.read_bytes(), str(path))
     if not isinstance(stated, dict) or not isinstance(stated.get("study"), str):
         raise FileFormatError(f'{path} must be a JSON object with the name of a study under "study".')
     foreign = stated.keys() - {"study", "runner", "job", "vary", "jobs"}
@@ -209,10 +209,6 @@ def write_study(study: Study, path: str | Path) -> Path:
     with written_whole(path) as file:
         file.write(text.encode() + b"\n")
     return Path(path)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _varied(job: Any, vary: Mapping[str, Sequence[Any]], path: Path) -> Iterable[Any]:
