@@ -123,7 +123,7 @@ class ModelReport(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain Python: the verdict, the atlas, the flows, the recall of influence; no times."""
+        """Everything in plain Python: verdict, atlas, flows, recall of influence; no times."""
         atlas = _timeless(self.atlas.summary())
         return {
             "kind": self.kind,
