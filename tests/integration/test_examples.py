@@ -75,11 +75,14 @@ def test_the_demo_writes_figures_and_counts(tmp_path, monkeypatch, capsys):
 MODELS = ("many_texts.py", "grammar_language_model.py")
 LONG = ("demo.py", "minilm_findings.py", "train_relu_models.py", "train_controller.py", *MODELS)
 ELSEWHERE = {EXAMPLES / name for name in LONG}
-OTHERS = sorted(set(EXAMPLES.glob("*.py")) - ELSEWHERE)
+OTHERS = sorted(path.stem for path in set(EXAMPLES.glob("*.py")) - ELSEWHERE)
+FEWER = {"moving_keys": ["--sequences", "2", "--texts", "1"]}  # with its defaults it takes a minute
+SLOW = {"verify_controller": pytest.mark.slow}  # half a minute
 
 
-@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.stem)
-def test_an_example_runs(path, tmp_path):
-    done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in OTHERS])
+def test_an_example_runs(name, tmp_path):
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *FEWER.get(name, [])]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -105,7 +105,7 @@ def atlas(
             )
         _print_generation(model, words, generate, out, as_json)
         return
-    if texts is not None and (positions is not None or plane != "principal"):
+    if texts is not None and (positions is not None or plane != "tokens"):
         raise InvalidInputError("--positions and --plane belong to one text; leave them out with --texts.")
     if checkpoint is not None and texts is None:
         raise InvalidInputError("--checkpoint belongs to --texts, which was not given.")

@@ -4,7 +4,7 @@ Examples
 --------
 >>> import hardmax as hm
 >>> hm.papers.check_claims("tropical.pow_512_8")
-<Ledger: 1 claim: 1 fails; 1 certificate>
+<Ledger: 1 claim: 1 fails as printed (a misprint); 1 certificate>
 """
 
 from hardmax.lazy import attach

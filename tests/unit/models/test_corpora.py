@@ -212,7 +212,7 @@ def test_wrong_files_get_one_sentence(tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(FileFormatError, match=r"field 'text', but line 1 has the fields body"):
         read_texts(tmp_path / "rows.jsonl")
-    with pytest.raises(FileFormatError, match="line 2 is not"):
+    with pytest.raises(FileFormatError, match=r"line 2 of .* must be JSON, but is not"):
         read_texts(tmp_path / "broken.jsonl")
     with pytest.raises(FileFormatError, match="holds none"):
         read_texts(tmp_path / "empty.txt")
