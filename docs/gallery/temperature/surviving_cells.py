@@ -14,7 +14,7 @@ import hardmax as hm
 network = hm.networks.sawtooth_network(d=1, n_tokens=4, teeth=1, depth=3)
 cells = hm.enumerate_regions(network, hm.Box([0], [1]))
 temperatures = np.geomspace(1e-5, 1, 41)
-kept = [hm.temperature.surviving_cells(network, tau, cells.witnesses).n_surviving for tau in temperatures]
+kept = [hm.temperature.surviving_cells(network, cells.witnesses, tau).n_surviving for tau in temperatures]
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 axes.semilogx(temperatures, kept, "o-", markersize=3)
 axes.axhline(cells.n_cells, color="black", linestyle="--", label="cells at temperature zero")
