@@ -201,13 +201,14 @@ def test_without_a_stamp_nothing_is_kept_on_disk(tmp_path):
 
 CELLS = """
 import hardmax as hm
-found = hm.enumerate_regions(hm.Network.random(2, 12, 3, 2, 10, 1), hm.Box.cube(2, -4, 4))
+found = hm.enumerate_regions(hm.Network.random(1, 30, 3, 4, 40, 1), hm.Box.cube(1, -40, 40))
 print(found.n_cells, found.n_regions, [found.signature(i) for i in range(found.n_cells)])
 """
 
 
 @pytest.mark.slow
-def test_the_plane_engine_finds_the_same_cells_without_shortcuts(tmp_path):
+def test_the_engine_of_the_line_finds_the_same_cells_without_shortcuts(tmp_path):
+    """The smallest engine: plain numba takes two minutes for that of the plane."""
     plain = run(tmp_path, CELLS, HARDMAX_PLAIN_NUMBA="1").stdout
     assert plain == run(os.environ.get("NUMBA_CACHE_DIR", ""), CELLS).stdout
     assert int(plain.split()[0]) > 100
