@@ -201,7 +201,7 @@ def test_without_a_stamp_nothing_is_kept_on_disk(tmp_path):
 
 CELLS = """
 import hardmax as hm
-found = hm.enumerate_regions(hm.Network.random(1, 30, 3, 4, 40, 1), hm.Box.cube(1, -40, 40))
+found = hm.enumerate_regions(hm.Network.random(1, 30, 3, 3, 120, 1), hm.Box.cube(1, -4, 4))
 print(found.n_cells, found.n_regions, [found.signature(i) for i in range(found.n_cells)])
 """
 
