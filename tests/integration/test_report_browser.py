@@ -296,6 +296,18 @@ def test_every_head_and_stop_of_the_bundled_model_is_drawn(browser, tmp_path):
         assert visit.said == []
 
 
+def test_what_the_read_out_can_hold_is_what_the_flow_says(browser, tmp_path):
+    """CLS of the bundled model is no key, and no position of the input."""
+    report = hm.report()
+    report.write(tmp_path)
+    page = browser.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    argmax = next(flow for flow in report.flows if flow.rule == "argmax")
+    known, keys = len(argmax.known_by(report.read_out)), len(argmax.key_tokens)
+    assert f"can hold something of {known} of {keys} positions" in page.inner_text("#routes-said")
+    page.close()
+
+
 def test_heads_that_the_verdict_names_lead_to_their_panel(browser, found, folder):
     with Visit(browser, folder / "report.html") as visit:
         page, best = visit.page, found.verdict.hardest[0]

@@ -154,7 +154,8 @@
   function say(found) {
     var name = visible(words[chosen.token]), end = visible(words[readOut]);
     var where = chosen.column === 0 ? "of the input" : "after " + columnName(chosen.column);
-    var known = Routes.tokens(found.from[0]).length, rule = m.stops[chosen.stop];
+    var known = Routes.tokens(found.from[0]).filter(function (t) { return t < m.nKeys; }).length; // keys come first
+    var rule = m.stops[chosen.stop];
     var first = "Under " + rule + ", " + name + " " + where;
     first += chosen.column === 0 ? "" : " can hold something of " + known + " of " + m.nKeys + " positions";
     if (chosen.column < m.depth) {
