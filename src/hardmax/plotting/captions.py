@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from hardmax.plotting.style import INK, number_of
+from hardmax.plotting.style import GROUND, INK, number_of
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
     from hardmax.regions.result import RegionSet
 
-_GROUND = "#B9C7D3"  # white lines show on it
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "wall": ("wall: a routing changes", {"color": INK, "linewidth": 1.6}),
     "fold": ("fold: a ReLU switches", {"color": "white", "linewidth": 1.6}),
@@ -75,7 +74,7 @@ def explain(figure: Any, drawn: Iterable[str], curves: Iterable[Any] = ()) -> No
             handles=handles,
             loc="outside lower center",
             ncols=min(len(handles), 4),
-            facecolor=_GROUND,
+            facecolor=GROUND,
             edgecolor="none",
             framealpha=1,
             fontsize=9,

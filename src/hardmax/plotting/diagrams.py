@@ -26,6 +26,7 @@ from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram
 from hardmax.geometry.domains import Box
 from hardmax.plotting.style import (
     FILLS,
+    GROUND,
     INK,
     LINES,
     Picture,
@@ -255,7 +256,7 @@ def compare_diagrams(
             handles=handles,
             loc="outside lower center",
             ncols=len(handles),
-            facecolor=FILLS[-1],  # a white star and a hollow one differ only on a coloured ground
+            facecolor=GROUND,
             framealpha=1,
         )
     return figure

@@ -39,6 +39,9 @@ LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 INK = "#1A1A1A"
 """Walls, edges and text."""
 
+GROUND = "#B9C7D3"
+"""Behind a legend with white lines, or with white stars beside hollow ones, which differ on it only."""
+
 _SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text: searchable, selectable, and small files
     "svg.hashsalt": "hardmax",  # the same picture gives the same file

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hardmax.errors import InvalidInputError
 from hardmax.networks.attention import Attention
 from hardmax.plotting.diagrams import draw_keys, key_handle
-from hardmax.plotting.style import INK, LINES, Picture, frame, given_or_new, new_figure, styled
+from hardmax.plotting.style import GROUND, INK, LINES, Picture, frame, given_or_new, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_GROUND = "#B9C7D3"  # a white star and a hollow one differ only on a coloured ground
 _LEAST = 1e-16  # distances below this are drawn at the left edge
 
 
@@ -87,7 +86,7 @@ def draw_temperatures(
         if not diagram.nonempty.all():
             handles.append(key_handle("none", "key without a cell"))
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=len(handles), facecolor=_GROUND, framealpha=1
+            handles=handles, loc="outside lower center", ncols=len(handles), facecolor=GROUND, framealpha=1
         )
     return figure
 
