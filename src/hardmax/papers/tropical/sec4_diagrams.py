@@ -423,6 +423,7 @@ def _run_figure_3(settings: Settings) -> Outcome:
                     for one, keys in zip((drawn, example), lost, strict=True)
                     for j in keys
                 ),
+                exactly=True,
             ),
             stated(
                 "every closed cell of (b) contains the origin, where all scores are 0",
