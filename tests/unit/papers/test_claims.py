@@ -483,6 +483,7 @@ def test_points_show_the_signatures_and_maps_of_the_library(seed):
     cells = hm.enumerate_regions(network, hm.Box.cube(2, -4, 4))
     points = [cells.exact_witness(i) for i in range(cells.n_cells)]
     exact_points = [[Fraction(x) for x in point] for point in points]
+    replay.Work.begin()
     assert replay.at_points(network_record(network), exact_points)[0] == cells.n_cells
     for point in points[:5]:
         _, linear, offset, result = replay.passed(network_record(network), [Fraction(x) for x in point])
