@@ -126,7 +126,8 @@ def claims_page(entries) -> str:
         "nothing but Python's standard library: `python DIR/replay.py DIR`. Where a verdict concerns all "
         "sizes, a [proof](proofs.md) is linked. A referee's summary is on the page "
         "[Report on the two papers](referee-report.md); how a paper enters the ledger is on the page "
-        "[Adding a paper](adding-a-paper.md).\n",
+        "[Adding a paper](adding-a-paper.md); twenty entries were "
+        "[derived again](results/rederived.md) without the library.\n",
         "A certificate names its claim and its verdict, and `replay.py` has a rule for each claim: what the "
         "data must be, what is computed, and what the verdict needs of it. The file is published by its "
         f"SHA-256, `{PUBLISHED.read_text().split()[0]}` (`docs/replay.sha256`), so that nobody needs to run "

@@ -153,8 +153,8 @@ def _hard(effort: Effort) -> Finding:
 
 
 @claim("classical.hahn.depth", "Hahn 2020, growing depth", Verdict.PROVED).states(
-    "With L layers of H hard heads a token can hold the parity of (H + 1)^L bits: layers or heads that grow "
-    "with the logarithm of the length are enough.",
+    "With L layers of H hard heads a token can hold the parity of (H + 1)^L bits: log n / log(H + 1) layers, "
+    "rounded up, are enough for n bits.",
     hypotheses="hard heads that read fixed positions, and a sum modulo 2 after every layer",
     computation="every input for five pairs (H, L)",
     proof="classical.md#parity-with-growing-depth",

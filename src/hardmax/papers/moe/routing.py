@@ -111,8 +111,8 @@ def _own_direction(n: int, k: int) -> bool:
     "N^(d + 1), so fewer than C(N, k) for k > d + 1 and large N. The abstract names no hypothesis; the text "
     "may.",
     hypotheses="N experts with affine scores of an input in R^d; none is stated in the abstract",
-    computation="sets of 4 of 8 experts that Gaussian routers choose in dimension 1, 2, 3 and 7, enumerated "
-    "exactly, against C(8, 4) and against the cells of 8 hyperplanes in one dimension more",
+    computation="sets of 4 of 8 experts that Gaussian routers (one draw each) choose in dimension 1, 2, 3 "
+    "and 7, enumerated exactly, against C(8, 4) and against the cells of 8 hyperplanes in one dimension more",
     correction="A set that is chosen at x is the set of graphs above some height over x, so different sets "
     "belong to different cells of the arrangement of the N graphs.",
     proof="classical.md#top-k-routing",
