@@ -33,10 +33,10 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.influence.corpus_influence import CorpusInfluence, corpus_influence
 from hardmax.models.influence.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
-from hardmax.models.reading.capture import implementation
 from hardmax.models.reading.loading import as_source, in_float32, read
 from hardmax.models.reading.sources import named_texts, required
 from hardmax.models.reading.texts import is_corpus
+from hardmax.models.reading.watching import implementation
 from hardmax.progress import shown
 
 Floats = NDArray[np.float64]
