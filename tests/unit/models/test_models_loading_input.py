@@ -339,7 +339,7 @@ def test_an_unknown_argument_of_attention_is_refused(monkeypatch):
         return forward(self, *args, **options, gate=1.0, softcap=20.0, s_aux=1.0)
 
     monkeypatch.setattr(modeling_llama.LlamaAttention, "forward", with_cap)
-    with pytest.raises(UnsupportedModelError, match=r"'gate'.*softcap before something is added") as error:
+    with pytest.raises(UnsupportedModelError, match=r"'gate'.*'s_aux'") as error:
         open_model(tiny_model("llama"))
     assert len(error.value.obstacles) == 2
 

@@ -179,6 +179,12 @@ def generation_atlas(
             f"model must have a head over its vocabulary to write, but {type(opened.module).__name__} has "
             "none; try AutoModelForCausalLM."
         )
+    if opened.kinds or opened.places.sinks:
+        raise InvalidInputError(
+            f"model must be a decoder whose keys are its tokens, but {opened.name} "
+            f"{'reads an encoder' if opened.kinds else 'has scores that belong to no token'}; its atlas on a "
+            "text comes from head_atlas."
+        )
     torch = required("torch")
     ids = opened.encode(prompt)["input_ids"]
     n_prompt, last = int(ids.shape[1]), opened.limit

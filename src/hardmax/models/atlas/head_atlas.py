@@ -531,7 +531,7 @@ class AtlasRecorder:
     ) -> KeysThatCanWin:
         read = read_keys(layer, head, position)
         scale, name = float(layer.scale), (layer.group(head), position)
-        if layer.bias is not None:
+        if layer.bias is not None or layer.relative is not None:
             return keys_that_can_win(read, scale, found.norm[found.choice])
         if name not in diagrams:
             diagrams[name] = read.diagram()
@@ -544,9 +544,13 @@ class AtlasRecorder:
                 f"layer {layer.index} has no slice: the model does not say how its queries depend on inputs."
             )
             return
-        inputs = np.asarray(layer.inputs, dtype=np.float64)
+        inputs, asks = np.asarray(layer.inputs, dtype=np.float64), np.asarray(layer.present.any(axis=1))
         if inputs.shape[1] < 2:
             self.notes.append(f"layer {layer.index} has no slice: its inputs have one dimension.")
+            return
+        silent = [t for t in self.plane if not asks[t : t + 1].all()] if isinstance(self.plane, tuple) else []
+        if silent:
+            self.notes.append(f"layer {layer.index} has no slice: token {silent[0]} asks nothing in it.")
             return
         for t in places:
             try:
@@ -555,7 +559,7 @@ class AtlasRecorder:
                     if isinstance(self.plane, tuple)
                     else far_tokens_plane(layer, t)
                     if self.plane == "tokens"
-                    else principal_plane(inputs)
+                    else principal_plane(inputs[asks])
                 )
             except InvalidInputError as error:
                 raise InvalidInputError(f"layer {layer.index}: {error}") from error

@@ -100,7 +100,14 @@ class Disturbed(Protocol):
 
 def can_disturb(source: Any, text: str | None) -> bool:
     """Whether the tokens of this text can be replaced in this model."""
-    return hasattr(source, "disturb") or (text is not None and hasattr(source, "module"))
+    if hasattr(source, "disturb"):
+        return True
+    return text is not None and hasattr(source, "module") and _one_sequence(source)
+
+
+def _one_sequence(opened: Any) -> bool:
+    """Whether what is read are the tokens of one text, not those of a decoder or a null key besides."""
+    return not getattr(opened, "kinds", ()) and not getattr(getattr(opened, "places", None), "sinks", False)
 
 
 def disturb(source: Any, text: str | None) -> Disturbed:
@@ -132,6 +139,11 @@ class Interventions:
             raise InvalidInputError(
                 f"model must be a torch model to be disturbed, but {getattr(opened, 'name', opened)!s} only "
                 "shows its attention; its information sets come from token_flow."
+            )
+        if not _one_sequence(opened):
+            raise InvalidInputError(
+                f"model must read one sequence of tokens and nothing else to be disturbed, but {opened.name} "
+                "has a decoder that reads an encoder, or scores that belong to no token."
             )
         if text is None:
             raise InvalidInputError("text must be a text for this model, but was None.")

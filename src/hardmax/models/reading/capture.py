@@ -57,8 +57,7 @@ _HARMLESS = {
     "output_router_logits", "position_embeddings", "position_ids", "return_dict", "sliding_window",
     "target_dtype", "token_type_ids", "use_cache",
 }  # fmt: skip
-# What is read: the scale, a bias of positions, a softcap, learned scores that belong to no key
-_UNDERSTOOD = {"dropout", "position_bias", "s_aux", "scaling", "softcap"}
+_UNDERSTOOD = {"dropout", "position_bias", "scaling", "softcap"}
 
 _ROWS = 64
 
@@ -134,12 +133,10 @@ class _Notes:
 
     def _check(self, options: dict[str, Any]) -> None:
         given = {name for name, value in options.items() if value is not None}
-        strange = sorted(given - _HARMLESS - _UNDERSTOOD)
+        strange = sorted(given - _HARMLESS - _UNDERSTOOD - ({"s_aux"} if self.family.sinks else set()))
         reasons = [f"its attention takes {name!r}, which is not understood" for name in strange]
         if options.get("dropout"):
             reasons.append("it applies dropout to probabilities")
-        if options.get("softcap") and (given & {"position_bias", "s_aux"}):
-            reasons.append("its scores pass through a softcap before something is added to them")
         if reasons:
             raise self._refused(*reasons)
 
@@ -155,7 +152,7 @@ class _Notes:
         keys, values = _array(key[0]), _array(value[0])
         present, bias = self._mask(mask, shape)
         bias = _sum(bias, self._position_bias(options.get("position_bias"), shape))
-        if softcap is not None and bias is not None:
+        if softcap is not None and not (bias is None and sinks is None):
             raise self._refused("its scores pass through a softcap before something is added to them")
         if sinks is not None:
             keys, values = (np.pad(rows, ((0, 0), (0, 1), (0, 0))) for rows in (keys, values))

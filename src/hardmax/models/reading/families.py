@@ -54,6 +54,7 @@ class Family:
     factor: Callable[[Any], float] | None = None  # of a module: queries are multiplied by it beforehand
     after_padding: bool = False  # are positions counted from the padding token's number, which costs as many?
     images: bool = False  # does the model read images instead of text?
+    sinks: bool = False  # has every head a learned score that belongs to no key?
     cross: bool = False  # is there a decoder that reads an encoder?
     outside: bool = False  # does the module compute attention without the interface? Then also:
     scale: Callable[[Any], float] | None = None  # of a module; the inverse root of d_head without one
@@ -149,7 +150,7 @@ _FAMILIES = {
     "gptj": _GPTJ,
     "codegen": replace(_GPTJ, query="qkv_proj", packing="by quarter"),
     "arcee gemma gemma2 granite granitemoe llama ministral mistral mixtral nemotron olmo phimoe": _LLAMA,
-    "gpt_oss": replace(_LLAMA, angles_once=True),
+    "gpt_oss": replace(_LLAMA, angles_once=True, sinks=True),
     "qwen2 qwen2_moe seed_oss stablelm starcoder2": _LLAMA,
     "smollm3": replace(_LLAMA, rotary_if="use_rope"),
     "ernie4_5 glm glm4 helium": replace(_LLAMA, rotary="pairs from halves"),

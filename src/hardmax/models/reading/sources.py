@@ -251,13 +251,15 @@ class CapturedLayer:
             scores *= self.softcap
         return scores
 
-    def scores(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
+    def scores(self, head: int, rows: slice = slice(None), *, capped: bool = True) -> NDArray[np.float64]:
         """What enters the softmax (Q, N): scaled scores of one head, after a softcap where there is one, -inf
         where a key may not be read.
 
-        ``rows`` picks queries, for texts whose whole matrix would be large.
+        ``rows`` picks queries, for texts whose whole matrix would be large. Scores that are not ``capped``
+        have the same order without the ties that rounding makes near the cap.
         """
-        scores = self.capped(self.affine_scores(head, rows))
+        scores = self.affine_scores(head, rows)
+        scores = self.capped(scores) if capped else scores
         np.copyto(scores, -np.inf, where=~self.present[rows])
         return scores
 

@@ -207,7 +207,7 @@ class AttentionRecorder:
                 "scores": codes,
                 "low": low,
                 "step": step,
-                "goes": _goes(layer.probabilities(head)),
+                "goes": _goes(layer.probabilities(head), layer.null_keys),
             }
             for name, value in found.items():
                 self._parts.setdefault(name, []).append(value)
@@ -225,16 +225,17 @@ class AttentionRecorder:
         )
 
 
-def _goes(probabilities: Floats) -> Floats:
-    """The mean probability that queries give to each of :data:`PLACES`.
+def _goes(probabilities: Floats, null_keys: int = 0) -> Floats:
+    """The mean probability that queries give to each of :data:`PLACES`; null keys are none of them.
 
     >>> _goes(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
     array([0.27, 0.07, 0.17, 0.33, 0.17])
     """
     reads = probabilities.sum(axis=1) > 0.5
     query, key = np.indices(probabilities.shape)
-    places = [key == query, key == 0, key == probabilities.shape[1] - 1, key == query - 1, key == query + 1]
-    left, found = np.ones(probabilities.shape, dtype=bool), []
+    last = probabilities.shape[1] - null_keys - 1
+    places = [key == query, key == 0, key == last, key == query - 1, key == query + 1]
+    left, found = key <= last, []
     for place in places:
         found.append((probabilities * (place & left))[reads].sum() / max(1, reads.sum()))
         left &= ~place
@@ -258,12 +259,9 @@ def _rounded_scores(
     Rounding may not change who wins: the winner of a query keeps a larger code than every other key that the
     query may read, unless scores agree.
     """
-    present, bias = layer.readable(head)
-    queries = np.asarray(layer.queries[head], dtype=np.float64)
-    table = (queries @ layer.keys_of(head)[columns].T) * float(layer.scale)
-    if bias is not None:
-        table = table + bias[:, columns]
-    may = present[:, columns]
+    table = layer.affine_scores(head)[:, columns]
+    table = np.where(np.isneginf(table), 0.0, table)
+    may = layer.readable(head)[0][:, columns]
     table = table - table.mean(axis=1, keepdims=True)
     low, high = float(table.min()), float(table.max())
     step = max((high - low) / 254.0, 1e-12)
