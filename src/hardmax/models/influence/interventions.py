@@ -23,7 +23,7 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, overload
 
 import numpy as np
@@ -81,7 +81,11 @@ class Disturbed(Protocol):
 
     n_tokens: int
     d: int
-    differentiable: bool
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients can be taken."""
+        ...
 
     def baselines(self) -> dict[str, str]:
         """What can be put in the place of a token, in words."""
@@ -132,8 +136,6 @@ class Interventions:
         When the model takes no embedded input, or computes something else from it than from the text.
     """
 
-    differentiable = True
-
     def __init__(self, opened: Any, text: str | None) -> None:
         if not hasattr(opened, "module") or not hasattr(opened, "encode"):
             raise InvalidInputError(
@@ -177,6 +179,24 @@ class Interventions:
                 "model must compute the same from embedded tokens as from the text, but "
                 f"{type(self._module).__name__} differs by {difference:.2g} relative to its largest entry."
             )
+
+    @cached_property
+    def differentiable(self) -> bool:
+        """Whether every part of the model has a forward derivative; some activations (BLOOM's) have none."""
+        torch = self._torch
+        forward_ad = torch.autograd.forward_ad
+        embedded = self._embedded[None]
+        try:
+            with (
+                torch.no_grad(),
+                in_float32(self._module),
+                implementation(self._module, "eager"),
+                forward_ad.dual_level(),
+            ):
+                self._run(forward_ad.make_dual(embedded, torch.zeros_like(embedded)))
+        except NotImplementedError:
+            return False
+        return True
 
     # What is put in the place of a token
     # ----------------------------------------------------------------------------------------------------
@@ -244,6 +264,11 @@ class Interventions:
         passed : callable, optional
             Called with the passes as they are made, tokens times directions in all.
         """
+        if not self.differentiable:
+            raise InvalidInputError(
+                f"model must have forward derivatives for a gradient, but a part of "
+                f"{type(self._module).__name__} has none in torch; try probes=0."
+            )
         m = self.d if probes is None else int(probes)
         if not 1 <= m <= self.d:
             raise InvalidInputError(

@@ -223,6 +223,8 @@ def _of_config(config: Any, family: Family | None) -> Iterator[str]:
     crossed = getattr(config, "is_encoder_decoder", False) and not (family and family.cross)
     if crossed or getattr(config, "add_cross_attention", False):
         yield "it has cross-attention, whose keys come from another sequence"
+    if family and family.cross and getattr(config, "is_decoder", False) and not config.is_encoder_decoder:
+        yield "it is the decoder alone of a model with an encoder; open the whole model"
     if getattr(config, "position_embedding_type", None) in ("relative_key", "relative_key_query"):
         yield f"its scores depend on relative positions ({config.position_embedding_type})"
     if getattr(config, "alibi", False) and not (family and family.bias):

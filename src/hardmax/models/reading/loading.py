@@ -66,9 +66,9 @@ from hardmax.untrusted import said_plainly
 _GROUP_BYTES = 1 << 30
 _PROBE_TOKENS = 8
 _KINDS = {
-    "encoder": "are the encoder's",
-    "decoder": "are those of the decoder that read what it has written",
-    "cross": "those that read the encoder",
+    "encoder": "encoder",
+    "decoder": "decoder, which read what it has written",
+    "cross": "decoder, which read the encoder",
 }
 _LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _ENTERING = Lock()
@@ -214,8 +214,8 @@ class OpenModel:
         if not self.kinds:
             return ""
         which = {kind: [str(i) for i, k in enumerate(self.kinds) if k == kind] for kind in _KINDS}
-        parts = [f"layers {', '.join(which[kind])} {words}" for kind, words in _KINDS.items() if which[kind]]
-        return f"An encoder and a decoder that reads it: {'; '.join(parts)}."
+        parts = [f"{words}: {', '.join(which[kind])}" for kind, words in _KINDS.items()]
+        return f"An encoder and a decoder that reads it. Layers of the {'; '.join(parts)}."
 
     def digest(self) -> str:
         """SHA-256 of all weights with their names: the same for the same numbers, wherever they lie."""
@@ -321,6 +321,8 @@ class OpenModel:
         wanted, encoded = chosen(layers, self.n_layers, "layers"), self._accepted(self._inputs(text))
         worst, native = Differences(), None
         names: tuple[str, ...] = ()
+        if inputs is not None and self.places.sinks:
+            inputs = {index: rows[: _length(encoded)] for index, rows in inputs.items()}
         while wanted:
             with receiving(self._body, self.places, inputs):
                 group = self._group(encoded, wanted)
