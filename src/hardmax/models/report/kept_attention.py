@@ -75,6 +75,8 @@ class KeptAttention:
         The mean probability that a head gives to each of :data:`PLACES`, not rounded.
     present : bool array (L, Q, N)
         Which keys a query may read.
+    null_keys : int
+        How many keys, the last ones, are no tokens.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class KeptAttention:
     step: Floats
     goes: Floats
     present: NDArray[np.bool_]
+    null_keys: int = 0
 
     @property
     def readable(self) -> NDArray[np.int64]:
@@ -146,6 +149,7 @@ class KeptAttention:
         return {
             "heads": list(self.heads),
             "nKeys": self.n_keys,
+            "nullKeys": self.null_keys,
             "nQueries": int(self.order.shape[1]),
             "kept": self.n_kept,
             "wide": wide,
@@ -183,12 +187,13 @@ class AttentionRecorder:
         self._heads: list[int] = []
         self._parts: dict[str, list[Any]] = {}
         self._present: list[NDArray[np.bool_]] = []
-        self._n_keys = 0
+        self._n_keys = self._null_keys = 0
         self.n_rows = 0
 
     def __call__(self, layer: CapturedLayer) -> None:
         """Keep one layer."""
         self._n_keys, self.n_rows = layer.n_keys, self._rows * layer.n_queries
+        self._null_keys = layer.null_keys
         if self.n_rows > MOST_ROWS:
             return
         per_key = 3 if layer.n_keys > 255 else 2
@@ -221,7 +226,11 @@ class AttentionRecorder:
         stacked = {name: np.stack(parts) for name, parts in self._parts.items()}
         stacked["counts"] = np.ascontiguousarray(stacked["counts"].swapaxes(0, 1))
         return KeptAttention(
-            heads=tuple(self._heads), n_keys=self._n_keys, present=np.stack(self._present), **stacked
+            heads=tuple(self._heads),
+            n_keys=self._n_keys,
+            present=np.stack(self._present),
+            null_keys=self._null_keys,
+            **stacked,
         )
 
 
