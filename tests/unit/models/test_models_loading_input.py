@@ -509,6 +509,10 @@ def test_the_examples_of_the_page_run(bert_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "hardmax.models.reading.loading.folder_name", lambda folder: folder.name
     )  # not the link's end
-    (block,) = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
-    test = doctest.DocTestParser().get_doctest(block, {"np": np}, "page", "page", 0)
-    assert doctest.DocTestRunner().run(test).failed == 0
+    tiny_folder(tmp_path / "my-t5", "t5", num_hidden_layers=2)
+    blocks = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        names = {"np": np, "open_model": open_model}
+        test = doctest.DocTestParser().get_doctest(block, names, "page", "page", 0)
+        assert doctest.DocTestRunner().run(test).failed == 0
