@@ -524,8 +524,9 @@ def test_atlas_and_report(family):
         np.testing.assert_array_equal(winners[asks], raw.argmax(axis=1)[asks])
         assert (winners[~asks] == -1).all()
     for piece in atlas.slices:
-        asks = layers[piece.layer].present.any(axis=1)
-        np.testing.assert_array_equal(np.isfinite(piece.token_places).all(axis=1), asks)
+        layer = layers[piece.layer]
+        np.testing.assert_array_equal(layer.have_inputs, layer.present.any(axis=1))
+        np.testing.assert_array_equal(np.isfinite(piece.token_places).all(axis=1), layer.have_inputs)
     if model.kinds:
         assert found.read_out == len(atlas.text_tokens) - 1
 

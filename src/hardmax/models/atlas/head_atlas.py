@@ -544,13 +544,15 @@ class AtlasRecorder:
                 f"layer {layer.index} has no slice: the model does not say how its queries depend on inputs."
             )
             return
-        inputs, asks = np.asarray(layer.inputs, dtype=np.float64), np.asarray(layer.present.any(axis=1))
+        inputs, known = np.nan_to_num(np.asarray(layer.inputs, dtype=np.float64)), layer.have_inputs
         if inputs.shape[1] < 2:
             self.notes.append(f"layer {layer.index} has no slice: its inputs have one dimension.")
             return
-        silent = [t for t in self.plane if not asks[t : t + 1].all()] if isinstance(self.plane, tuple) else []
+        silent = (
+            [t for t in self.plane if not known[t : t + 1].all()] if isinstance(self.plane, tuple) else []
+        )
         if silent:
-            self.notes.append(f"layer {layer.index} has no slice: token {silent[0]} asks nothing in it.")
+            self.notes.append(f"layer {layer.index} has no slice: token {silent[0]} has no input in it.")
             return
         for t in places:
             try:
@@ -559,7 +561,7 @@ class AtlasRecorder:
                     if isinstance(self.plane, tuple)
                     else far_tokens_plane(layer, t)
                     if self.plane == "tokens"
-                    else principal_plane(inputs[asks])
+                    else principal_plane(inputs[known])
                 )
             except InvalidInputError as error:
                 raise InvalidInputError(f"layer {layer.index}: {error}") from error

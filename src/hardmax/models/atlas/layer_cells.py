@@ -131,7 +131,7 @@ def far_tokens_plane(layer: CapturedLayer, position: int) -> Plane:
     >>> far_tokens_plane(layer, 2).spanned_by
     'tokens 2, 0 and 1'
     """
-    x = np.asarray(layer.inputs, dtype=np.float64)
+    x, known = np.nan_to_num(np.asarray(layer.inputs, dtype=np.float64)), np.flatnonzero(layer.have_inputs)
     if layer.query_map is None:
         raise InvalidInputError(
             f"layer {layer.index} must say how its queries depend on its input, but has no query_map."
@@ -139,8 +139,7 @@ def far_tokens_plane(layer: CapturedLayer, position: int) -> Plane:
     heads = tuple(range(layer.heads))
     agree = _Floats(layer, heads, position, layer.query_map(position)).agreement(x)
     own = np.flatnonzero(agree == 1.0)
-    asking = np.flatnonzero(layer.present.any(axis=1))
-    others = own if (own != position).sum() >= 2 else asking
+    others = own if (own != position).sum() >= 2 else known
     away = x[others] - x[position]
     length = np.linalg.norm(away, axis=1)
     second = int(length.argmax())
@@ -149,7 +148,7 @@ def far_tokens_plane(layer: CapturedLayer, position: int) -> Plane:
     try:
         return plane_through(x, (position, int(others[second]), int(others[third])))
     except InvalidInputError:  # all on a line
-        return principal_plane(x[asking])
+        return principal_plane(x[known])
 
 
 def _completed(axes: Floats, d: int) -> Floats:
@@ -186,7 +185,7 @@ class LayerSlice(Result):
     low, high : arrays (2,)
         The corners of the part of the plane that was cut.
     token_places : array (Q, 2)
-        The nearest point of the plane for the input of each query.
+        The nearest point of the plane for the input of each query; NaN for a token without an input.
     token_distances : array (Q,)
         How far the input is from it.
     token_agreement : array (Q,)
@@ -429,9 +428,7 @@ def layer_slice(
     network, asked = slice_network(layer, plane, t, heads=chosen)
     inputs = np.asarray(layer.inputs, dtype=np.float64)
     places, distances = plane.places(inputs)
-    asks = np.asarray(layer.present.any(axis=1))
-    places, distances = np.where(asks[:, None], places, np.nan), np.where(asks, distances, np.nan)
-    low, high = places[asks].min(axis=0), places[asks].max(axis=0)
+    low, high = np.nanmin(places, axis=0), np.nanmax(places, axis=0)
     side = np.maximum((high - low) * _ROOM, max(1e-6, 0.05 * float((high - low).max())))
     if not (high - low).any():  # one token, or all at one place
         side = np.full(2, max(1.0, float(np.linalg.norm(plane.origin))) * 0.5)

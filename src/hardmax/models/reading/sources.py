@@ -71,7 +71,8 @@ class CapturedLayer:
     index : int
         The layer, counted from 0.
     inputs : array (Q, d_model)
-        What the query projection receives (after the norm, where one stands before it).
+        What the query projection receives (after the norm, where one stands before it); NaN for tokens that
+        are none of this layer's queries.
     queries : array (H, Q, d_head)
     keys : array (G, N, d_head)
         One row per key and group; head h reads group ``h // (H // G)``.
@@ -133,6 +134,11 @@ class CapturedLayer:
         """The number of keys."""
         return int(self.keys.shape[1])
 
+    @property
+    def have_inputs(self) -> NDArray[np.bool_]:
+        """Which tokens (Q,) have an input here: none of another sequence, and no null key."""
+        return np.asarray(~np.isnan(self.inputs).any(axis=1))
+
     def group(self, head: int) -> int:
         """Which keys and values a head reads."""
         return head // (self.heads // len(self.keys))
@@ -191,7 +197,7 @@ class CapturedLayer:
             relative = replace(relative, place=np.pad(relative.place, (asks, read)))
         return replace(
             self,
-            inputs=np.pad(self.inputs, (asks, none)),
+            inputs=np.pad(self.inputs, (asks, none), constant_values=np.nan),
             queries=np.pad(self.queries, (none, asks, none)),
             keys=np.pad(self.keys, (none, read, none)),
             values=np.pad(self.values, (none, read, none)),
