@@ -303,6 +303,7 @@ def test_every_query_meets_keys_of_its_own(family):
             np.testing.assert_allclose(plain, scores[t], atol=1e-5)
             alone = layer.met_by(t)
             np.testing.assert_allclose(alone.scores(h)[0], scores[t], atol=1e-5)
+            np.testing.assert_array_equal(layer.one_head(h).scores(0)[t], scores[t])
             assert measured.winner[t] == scores[t].argmax()
             rest = np.delete(scores[t], measured.winner[t])
             assert measured.margin[t] == pytest.approx(scores[t].max() - rest.max(), abs=1e-5)

@@ -91,7 +91,8 @@ def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
     if not 0.0 < scale < np.inf:
         raise InvalidInputError(f"scale must be a finite number above 0, but was {scale}.")
     if layer.relative is not None:
-        return _together([measure_queries(layer.met_by(t), head) for t in range(layer.n_queries)])
+        own = layer.one_head(head)
+        return _together([measure_queries(own.met_by(t), 0) for t in range(layer.n_queries)])
     queries = np.asarray(layer.queries[head], dtype=np.float64)
     keys, copy_of = np.unique(layer.keys_of(head), axis=0, return_inverse=True)
     if not (np.isfinite(queries).all() and np.isfinite(keys).all()):

@@ -156,6 +156,21 @@ class CapturedLayer:
             )
         return np.asarray(keys + self.relative.keys[head][self.relative.place[position]])
 
+    def one_head(self, head: int) -> CapturedLayer:
+        """The layer with this head alone."""
+        own, group = slice(head, head + 1), slice(self.group(head), self.group(head) + 1)
+        weights, relative = self.output_weights, self.relative
+        return replace(
+            self,
+            queries=self.queries[own],
+            keys=self.keys[group],
+            values=self.values[group],
+            bias=self.bias if self.bias is None or len(self.bias) == 1 else self.bias[own],
+            output_weights=None if weights is None else weights[own],
+            query_map=None,
+            relative=None if relative is None else replace(relative, keys=relative.keys[own]),
+        )
+
     def met_by(self, position: int) -> CapturedLayer:
         """The layer as the query at ``position`` meets it: one query, and keys without relative parts."""
         row = slice(position, position + 1)
