@@ -463,6 +463,25 @@ def test_what_a_decoder_knows_of_its_encoder_comes_by_cross_attention():
     np.testing.assert_array_equal(flow.sets[-1][e:, e:], np.tri(e, dtype=bool))
 
 
+def test_tokens_that_are_not_read_count_for_nothing():
+    """An encoder measured with its decoder has the numbers that it has alone."""
+    whole = opened("t5")
+    encoder = transformers.T5EncoderModel(whole.module.config).eval()
+    encoder.load_state_dict(whole.module.state_dict(), strict=False)
+    alone = open_model(encoder, tokenizer=tiny_tokenizer())
+    texts = [SHORT, "a dog ran over the red log ."]
+    a, b = (hm.head_atlas(model, texts, layers=[0, 1]) for model in (whole, alone))
+    np.testing.assert_allclose(a.values, b.values, atol=1e-6)
+    a, b = (hm.head_atlas(model, SHORT, layers=[0, 1], plane=None).heads for model in (whole, alone))
+    for one, other in zip(a, b, strict=True):
+        assert one.n_keys == other.n_keys == 10
+        assert one.keys_can_win == other.keys_can_win
+        assert one.usage_entropy_relative == pytest.approx(other.usage_entropy_relative)
+    a, b = (hm.models.check_assumptions(model, SHORT).heads for model in (whole, alone))
+    for name in ("n_keys", "copies", "spans"):
+        np.testing.assert_array_equal(a[name][:8], b[name])
+
+
 def test_a_target_is_what_the_decoder_has_written():
     model = opened("t5")
     encoded = model.encode("the cat sat", target="a dog")

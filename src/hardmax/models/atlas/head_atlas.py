@@ -599,7 +599,7 @@ def head_record(
         layer=layer.index,
         head=head,
         n_queries=int(some.sum()),
-        n_keys=layer.n_keys,
+        n_keys=int(layer.are_read.sum()),
         margin_median=_over(found.margin[some]),
         margin_low=_over(found.margin[some], partial(np.quantile, q=0.1)),
         margin_high=_over(found.margin[some], partial(np.quantile, q=0.9)),

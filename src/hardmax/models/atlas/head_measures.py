@@ -276,7 +276,7 @@ def key_usage(found: QueryMeasures, present: NDArray[np.bool_], *, factor: float
     order = greedy[np.lexsort((greedy, -wins[greedy]))]
     p = wins[wins > 0] / total
     entropy = float(max(0.0, -(p * np.log2(p)).sum()))
-    largest = float(np.log2(min(total, n_keys)))
+    largest = float(np.log2(min(total, int(present.any(axis=0).sum()))))
     relative = entropy / largest if largest > 0.0 else 0.0
     if not len(order):
         return Usage(wins, entropy, relative, (), 0.0, 0.0)

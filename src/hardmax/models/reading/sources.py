@@ -139,6 +139,11 @@ class CapturedLayer:
         """Which tokens (Q,) have an input here: none of another sequence, and no null key."""
         return np.asarray(~np.isnan(self.inputs).any(axis=1))
 
+    @property
+    def are_read(self) -> NDArray[np.bool_]:
+        """Which keys (N,) some query may read: none of another sequence, and no padding."""
+        return np.asarray(self.present.any(axis=0))
+
     def group(self, head: int) -> int:
         """Which keys and values a head reads."""
         return head // (self.heads // len(self.keys))
