@@ -32,6 +32,17 @@ _HEAD = {"head_dim": 12}  # not hidden_size / heads: families that allow it must
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 _IMAGES = {"image_size": 12, "patch_size": 4, "num_channels": 3}
 
+_DISENTANGLED = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+_XLM = {"emb_dim": 32, "n_heads": 4, "pad_index": 0}
+_T5 = {
+    "d_model": 32, "d_kv": 12, "d_ff": 48, "num_heads": 4,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12,
+}  # fmt: skip
+_BART = {
+    "d_model": 32, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
+}  # fmt: skip
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "bert": {},
     "electra": {"embedding_size": 16},
@@ -55,6 +66,40 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "cls_token_id": 2,
         "sep_token_id": 3,
     },
+    "splinter": {},
+    "megatron-bert": {},
+    "rembert": {"input_embedding_size": 16, "output_embedding_size": 16},
+    "flaubert": _XLM,
+    "xlm": _XLM,
+    "gpt_bigcode": {},
+    "ctrl": {"n_embd": 32, "dff": 48, "n_positions": 64},
+    "mpnet": {"pad_token_id": 1},
+    "deberta": {**_DISENTANGLED, "max_relative_positions": 8},
+    "deberta-v2": {**_DISENTANGLED, "position_buckets": 6, "norm_rel_ebd": "layer_norm"},
+    "t5": _T5,
+    "mt5": _T5,
+    "umt5": _T5,
+    "bart": _BART,
+    "blenderbot": _BART,
+    "blenderbot-small": _BART,
+    "m2m_100": _BART,
+    "marian": {**_BART, "decoder_start_token_id": 2},
+    "mbart": _BART,
+    "pegasus": _BART,
+    "plbart": _BART,
+    "bloom": {},
+    "mpt": {"max_seq_len": 64},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "gpt_neo": {"window_size": 5},
+    "gptj": {"rotary_dim": 4},
+    "codegen": {"rotary_dim": 4},
+    "gpt_oss": {
+        **_GROUPED,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "head_dim": 12,
+        "sliding_window": 5,
+    },
     "gpt2": {},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 32},
     "biogpt": {},
@@ -66,7 +111,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "qwen2": {**_GROUPED, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
     "qwen2_moe": {**_GROUPED, **_EXPERTS, "shared_expert_intermediate_size": 24},
     "gemma": {**_GROUPED, **_HEAD},
-    "gemma2": {**_GROUPED, **_HEAD, "sliding_window": 5, "attn_logit_softcapping": None},
+    "gemma2": {**_GROUPED, **_HEAD, "sliding_window": 5, "attn_logit_softcapping": 3.0},
     "granite": {**_GROUPED, "attention_multiplier": 0.21},
     "starcoder2": {**_GROUPED},
     "stablelm": {**_GROUPED, "partial_rotary_factor": 0.5},
@@ -113,7 +158,15 @@ def config(family: str, **changes: Any) -> Any:
     shared = {k: v for k, v in _SHARED.items() if not (images and ("token" in k or "vocab" in k))}
     if images:
         shared.pop("max_position_embeddings")
-    return AutoConfig.for_model(family, **{**shared, **SETTINGS.get(family, {}), **changes})
+    settings = {**shared, **SETTINGS.get(family, {}), **changes}
+    n = settings["num_hidden_layers"]
+    if "encoder_ffn_dim" in settings:
+        settings.update(encoder_layers=n, decoder_layers=n - 1)
+    elif "d_kv" in settings:
+        settings.update(num_layers=n, num_decoder_layers=n - 1)
+    elif family == "gpt_neo":
+        settings.update(num_layers=n, attention_types=[[["local"], 1], [["global"], n - 1]])
+    return AutoConfig.for_model(family, **settings)
 
 
 def tiny_model(
@@ -147,7 +200,7 @@ def tiny_tokenizer(family: str = "bert") -> Any:
     from transformers import PreTrainedTokenizerFast
 
     words = {word: i for i, word in enumerate(VOCABULARY)}
-    if "roberta" in family or family in ("camembert", "data2vec-text"):  # padding is number 1 there
+    if "roberta" in family or family in ("camembert", "data2vec-text", "mpnet"):  # padding is number 1 there
         words["[PAD]"], words["[UNK]"] = 1, 0
     tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()

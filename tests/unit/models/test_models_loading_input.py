@@ -270,10 +270,10 @@ def test_other_things_than_folders(tmp_path):
             {"model_type": "own", "auto_map": {"AutoModel": "code.py--X"}},
             "code of its own, which is never run",
         ),
-        ({"model_type": "t5"}, "bias of relative positions"),
+        ({"model_type": "xlnet"}, "adds relative positions"),
         ({"model_type": "mamba"}, "state-space layers"),
-        ({"model_type": "falcon"}, "outside transformers' attention interface"),
-        ({"model_type": "gpt_oss"}, "not among those that are read"),
+        ({"model_type": "openai-gpt"}, "by a score of -10,000"),
+        ({"model_type": "luke"}, "not among those that are read"),
     ],
 )
 def test_unknown_architectures(folder, words, reason):
@@ -294,24 +294,27 @@ def test_known_architectures_never_run_their_own_code(folder):
 def test_the_list_of_obstacles_is_complete():
     with pytest.raises(UnsupportedModelError) as error:
         open_model(
-            tiny_model("gemma2", attn_logit_softcapping=30.0, is_encoder_decoder=True, alibi=True),
+            tiny_model("gemma2", talking_head=True, is_encoder_decoder=True, alibi=True),
             tokenizer=tiny_tokenizer(),
         )
     assert len(error.value.obstacles) == 3
     text = one_sentence(error)
     for reason in (
         "(1) it has cross-attention",
-        "(2) its scores pass through a softcap",
-        "(3) it adds ALiBi",
+        "(2) it adds ALiBi",
+        "(3) it mixes the scores of different heads",
     ):
         assert reason in text
 
 
-def test_sinks_relative_biases_and_layers_without_attention():
-    sinks = tiny_model("gpt_oss", num_key_value_heads=2, num_local_experts=4, head_dim=8)
-    assert any("attention sinks" in reason for reason in obstacles(sinks))
-    t5 = tiny_model("t5", d_model=32, d_kv=8, num_layers=2, num_heads=4, d_ff=48)
-    assert len(obstacles(t5)) == 2
+def test_clipping_cross_attention_and_layers_without_attention():
+    from transformers.models.mpt.configuration_mpt import MptAttentionConfig
+
+    clipped = tiny_model("mpt", attn_config=MptAttentionConfig(clip_qkv=6.0))
+    assert obstacles(clipped) == ["it clips its queries (clip_qkv = 6.0), which is not affine"]
+    assert obstacles(tiny_model("bloom", slow_but_exact=True, pretraining_tp=2)) == [
+        "it applies W_O piece by piece (slow_but_exact)"
+    ]
     crossed = tiny_model("bert", is_decoder=True, add_cross_attention=True)
     assert obstacles(crossed) == ["it has cross-attention, whose keys come from another sequence"]
     mixed = config("llama", layer_types=["linear_attention", "full_attention", "full_attention"])
@@ -333,10 +336,10 @@ def test_an_unknown_argument_of_attention_is_refused(monkeypatch):
     forward = modeling_llama.LlamaAttention.forward
 
     def with_cap(self, *args, **options):
-        return forward(self, *args, **options, softcap=20.0, s_aux=1.0)
+        return forward(self, *args, **options, gate=1.0, softcap=20.0, s_aux=1.0)
 
     monkeypatch.setattr(modeling_llama.LlamaAttention, "forward", with_cap)
-    with pytest.raises(UnsupportedModelError, match=r"'s_aux'.*'softcap'") as error:
+    with pytest.raises(UnsupportedModelError, match=r"'gate'.*'s_aux'") as error:
         open_model(tiny_model("llama"))
     assert len(error.value.obstacles) == 2
 
@@ -506,6 +509,10 @@ def test_the_examples_of_the_page_run(bert_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "hardmax.models.reading.loading.folder_name", lambda folder: folder.name
     )  # not the link's end
-    (block,) = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
-    test = doctest.DocTestParser().get_doctest(block, {"np": np}, "page", "page", 0)
-    assert doctest.DocTestRunner().run(test).failed == 0
+    tiny_folder(tmp_path / "my-t5", "t5", num_hidden_layers=2)
+    blocks = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        names = {"np": np, "open_model": open_model}
+        test = doctest.DocTestParser().get_doctest(block, names, "page", "page", 0)
+        assert doctest.DocTestRunner().run(test).failed == 0

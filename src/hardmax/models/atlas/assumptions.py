@@ -59,7 +59,7 @@ class AssumptionRecorder:
         asking = layer.present.any(axis=1)
         for head in range(layer.heads):
             found = check_stability(layer.scores(head)[asking], 1.0)
-            keys = layer.keys_of(head)
+            keys = layer.keys_of(head)[layer.are_read]
             place = {"text": self.text, "layer": layer.index, "head": head}
             choice = found.n_keys > 1
             columns = {

@@ -71,7 +71,7 @@ def head_statistics(layer: CapturedLayer, found: QueryMeasures, used: Usage) -> 
         float(np.mean(distance <= 0.1)),
         float(np.mean(found.total_variation_bound[some] <= 0.1)),
         float(np.median(found.entropy[some])),
-        float(np.mean(used.wins > 0)),
+        float(np.mean(used.wins[layer.are_read] > 0)),
         used.relative_entropy,
         used.sink_share,
         used.sink_mass,

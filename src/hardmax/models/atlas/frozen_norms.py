@@ -230,7 +230,7 @@ def differing_shares(
     present = layer.present[position]
     if not present.any():
         raise InvalidInputError(f"position {position} must be able to read a key, but its mask is empty.")
-    keys = np.stack([layer.keys_of(h)[present] for h in range(layer.heads)])
+    keys = np.stack([layer.keys_of(h, position)[present] for h in range(layer.heads)])
     true_forms, frozen_forms = np.einsum("fhce,hne->fhcn", asked, keys) * layer.scale
     fixed = np.einsum("he,hne->hn", constant, keys) * layer.scale
     if layer.bias is not None:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
 from hardmax.models.atlas.head_measures import measure_queries
-from hardmax.models.reading.capture import Differences, Watched, capture, differences, watch, within_limit
+from hardmax.models.reading.capture import Differences, capture, differences, within_limit
 from hardmax.models.reading.folders import check_folder, folder_name, tokenizer_of
 from hardmax.models.reading.loading import OpenModel, in_float32, open_model
 from hardmax.models.reading.sources import required
 from hardmax.models.reading.text_runs import one_thread
+from hardmax.models.reading.watching import Watched, watch
 from hardmax.networks.block import many
 from hardmax.progress import shown
 from hardmax.results import Result
@@ -177,6 +178,12 @@ def generation_atlas(
         raise InvalidInputError(
             f"model must have a head over its vocabulary to write, but {type(opened.module).__name__} has "
             "none; try AutoModelForCausalLM."
+        )
+    if opened.kinds or opened.places.sinks:
+        raise InvalidInputError(
+            f"model must be a decoder whose keys are its tokens, but {opened.name} "
+            f"{'reads an encoder' if opened.kinds else 'has scores that belong to no token'}; its atlas on a "
+            "text comes from head_atlas."
         )
     torch = required("torch")
     ids = opened.encode(prompt)["input_ids"]

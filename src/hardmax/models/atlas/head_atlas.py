@@ -531,7 +531,7 @@ class AtlasRecorder:
     ) -> KeysThatCanWin:
         read = read_keys(layer, head, position)
         scale, name = float(layer.scale), (layer.group(head), position)
-        if layer.bias is not None:
+        if layer.bias is not None or layer.relative is not None:
             return keys_that_can_win(read, scale, found.norm[found.choice])
         if name not in diagrams:
             diagrams[name] = read.diagram()
@@ -544,9 +544,15 @@ class AtlasRecorder:
                 f"layer {layer.index} has no slice: the model does not say how its queries depend on inputs."
             )
             return
-        inputs = np.asarray(layer.inputs, dtype=np.float64)
+        inputs, known = np.nan_to_num(np.asarray(layer.inputs, dtype=np.float64)), layer.have_inputs
         if inputs.shape[1] < 2:
             self.notes.append(f"layer {layer.index} has no slice: its inputs have one dimension.")
+            return
+        silent = (
+            [t for t in self.plane if not known[t : t + 1].all()] if isinstance(self.plane, tuple) else []
+        )
+        if silent:
+            self.notes.append(f"layer {layer.index} has no slice: token {silent[0]} has no input in it.")
             return
         for t in places:
             try:
@@ -555,7 +561,7 @@ class AtlasRecorder:
                     if isinstance(self.plane, tuple)
                     else far_tokens_plane(layer, t)
                     if self.plane == "tokens"
-                    else principal_plane(inputs)
+                    else principal_plane(inputs[known])
                 )
             except InvalidInputError as error:
                 raise InvalidInputError(f"layer {layer.index}: {error}") from error
@@ -593,7 +599,7 @@ def head_record(
         layer=layer.index,
         head=head,
         n_queries=int(some.sum()),
-        n_keys=layer.n_keys,
+        n_keys=int(layer.are_read.sum()),
         margin_median=_over(found.margin[some]),
         margin_low=_over(found.margin[some], partial(np.quantile, q=0.1)),
         margin_high=_over(found.margin[some], partial(np.quantile, q=0.9)),

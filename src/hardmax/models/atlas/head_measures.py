@@ -10,6 +10,10 @@ For a query q with scaled scores :math:`s_l = \sigma\, q \cdot k_l + B_l` over t
   cell is the intersection of these half-spaces, so the nearest of their hyperplanes is the distance to its
   boundary, redundant half-spaces included.
 
+Where scores pass through a softcap, margins and probabilities are those of what enters the softmax, and
+winners and distances to walls those of the scores before it, which are affine in the query and have the same
+order. Where a layer adds relative keys, every query is measured against the keys that it meets.
+
 :math:`l \sim j` are the winner and its copies: keys with the same score for every query, as repeated tokens
 without positions have. They win together, one cell, and hardmax is the mean over them, the limit of softmax
 at temperature zero. A query exactly on a wall counts for the lowest index. Queries that have no choice,
@@ -18,6 +22,7 @@ because all keys they may read are copies of one, say nothing about a head and a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +90,9 @@ def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
     scale = float(layer.scale)
     if not 0.0 < scale < np.inf:
         raise InvalidInputError(f"scale must be a finite number above 0, but was {scale}.")
+    if layer.relative is not None:
+        own = layer.one_head(head)
+        return _together([measure_queries(own.met_by(t), 0) for t in range(layer.n_queries)])
     queries = np.asarray(layer.queries[head], dtype=np.float64)
     keys, copy_of = np.unique(layer.keys_of(head), axis=0, return_inverse=True)
     if not (np.isfinite(queries).all() and np.isfinite(keys).all()):
@@ -100,11 +108,18 @@ def measure_queries(layer: CapturedLayer, head: int) -> QueryMeasures:
         rows = slice(start, start + step)
         some = None if bias is None else bias[rows]
         part = _Part(queries[rows], keys, copy_of.ravel(), present[rows], some, scale)
-        parts.append(part.measured(values, weights))
+        parts.append(QueryMeasures(**part.measured(values, weights, layer.capped)))
+    return _together(parts)
+
+
+def _together(parts: Sequence[QueryMeasures]) -> QueryMeasures:
+    """The measures of one query after the other, as those of all."""
     columns: dict[str, Any] = {
-        name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "key_mass"
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in QueryMeasures.__dataclass_fields__
+        if name != "key_mass"
     }
-    return QueryMeasures(**columns, key_mass=np.sum([part["key_mass"] for part in parts], axis=0))
+    return QueryMeasures(**columns, key_mass=np.sum([part.key_mass for part in parts], axis=0))
 
 
 class _Part:
@@ -136,10 +151,14 @@ class _Part:
         self.rival = present & ~self.same
         self.choice = self.rival.any(axis=1)
 
-    def measured(self, values: Floats, output_weights: Floats | None) -> dict[str, NDArray[Any]]:
+    def measured(
+        self, values: Floats, output_weights: Floats | None, capped: Callable[[Floats], Floats]
+    ) -> dict[str, NDArray[Any]]:
         n, m = self.present.sum(axis=1), self.same.sum(axis=1)
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
-            lead = self.top[:, None] - self.scores
+            walls, rounding = self._walls(self.top[:, None] - self.scores)
+            lead = capped(self.top.copy())[:, None] - capped(self.scores.copy())
+            lead[~self.present] = np.inf
             margin = np.where(self.rival, lead, np.inf).min(axis=1, initial=np.inf)
             weights = np.exp(-lead)  # zero where a key is masked
             total = weights.sum(axis=1)
@@ -156,7 +175,6 @@ class _Part:
             if output_weights is not None:
                 apart, size = apart @ output_weights, size @ output_weights
             moved, length = np.linalg.norm(apart, axis=1), np.linalg.norm(size, axis=1)
-            walls, rounding = self._walls(lead)
             measured = {
                 "margin": margin,
                 "top_probability": 1.0 / total,
@@ -258,7 +276,7 @@ def key_usage(found: QueryMeasures, present: NDArray[np.bool_], *, factor: float
     order = greedy[np.lexsort((greedy, -wins[greedy]))]
     p = wins[wins > 0] / total
     entropy = float(max(0.0, -(p * np.log2(p)).sum()))
-    largest = float(np.log2(min(total, n_keys)))
+    largest = float(np.log2(min(total, int(present.any(axis=0).sum()))))
     relative = entropy / largest if largest > 0.0 else 0.0
     if not len(order):
         return Usage(wins, entropy, relative, (), 0.0, 0.0)

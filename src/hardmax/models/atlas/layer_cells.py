@@ -131,7 +131,7 @@ def far_tokens_plane(layer: CapturedLayer, position: int) -> Plane:
     >>> far_tokens_plane(layer, 2).spanned_by
     'tokens 2, 0 and 1'
     """
-    x = np.asarray(layer.inputs, dtype=np.float64)
+    x, known = np.nan_to_num(np.asarray(layer.inputs, dtype=np.float64)), np.flatnonzero(layer.have_inputs)
     if layer.query_map is None:
         raise InvalidInputError(
             f"layer {layer.index} must say how its queries depend on its input, but has no query_map."
@@ -139,7 +139,7 @@ def far_tokens_plane(layer: CapturedLayer, position: int) -> Plane:
     heads = tuple(range(layer.heads))
     agree = _Floats(layer, heads, position, layer.query_map(position)).agreement(x)
     own = np.flatnonzero(agree == 1.0)
-    others = own if (own != position).sum() >= 2 else np.arange(len(x))
+    others = own if (own != position).sum() >= 2 else known
     away = x[others] - x[position]
     length = np.linalg.norm(away, axis=1)
     second = int(length.argmax())
@@ -148,7 +148,7 @@ def far_tokens_plane(layer: CapturedLayer, position: int) -> Plane:
     try:
         return plane_through(x, (position, int(others[second]), int(others[third])))
     except InvalidInputError:  # all on a line
-        return principal_plane(x)
+        return principal_plane(x[known])
 
 
 def _completed(axes: Floats, d: int) -> Floats:
@@ -185,7 +185,7 @@ class LayerSlice(Result):
     low, high : arrays (2,)
         The corners of the part of the plane that was cut.
     token_places : array (Q, 2)
-        The nearest point of the plane for the input of each query.
+        The nearest point of the plane for the input of each query; NaN for a token without an input.
     token_distances : array (Q,)
         How far the input is from it.
     token_agreement : array (Q,)
@@ -372,7 +372,7 @@ def _exact_scores(
     columns = np.column_stack([plane.directions.T, plane.origin])
     asked = _fractions(ExactArray(matrix), ExactArray(columns))  # W u_1, W u_2, W o
     asked[:, 2] += fractions_of(ExactArray(offset))
-    keys = layer.keys_of(head)
+    keys = layer.keys_of(head, position)
     rounded = np.array([[float(entry) for entry in row] for row in asked])
     table = _fractions(ExactArray(keys), ExactArray(rounded, asked))
     if bias is not None:
@@ -428,7 +428,7 @@ def layer_slice(
     network, asked = slice_network(layer, plane, t, heads=chosen)
     inputs = np.asarray(layer.inputs, dtype=np.float64)
     places, distances = plane.places(inputs)
-    low, high = places.min(axis=0), places.max(axis=0)
+    low, high = np.nanmin(places, axis=0), np.nanmax(places, axis=0)
     side = np.maximum((high - low) * _ROOM, max(1e-6, 0.05 * float((high - low).max())))
     if not (high - low).any():  # one token, or all at one place
         side = np.full(2, max(1.0, float(np.linalg.norm(plane.origin))) * 0.5)
@@ -439,7 +439,7 @@ def layer_slice(
     routings = np.asarray(found.routings, dtype=np.int64)
     check = _Floats(layer, chosen, t, asked)
     n_checked = check.confirmed(plane.origin + np.asarray(found.witnesses) @ plane.directions, routings)
-    sizes = [len(np.unique(layer.keys[layer.group(h)][layer.readable(h)[0][t]], axis=0)) for h in chosen]
+    sizes = [len(np.unique(layer.keys_of(h, t)[layer.readable(h)[0][t]], axis=0)) for h in chosen]
     return LayerSlice(
         layer=layer.index,
         heads=chosen,
@@ -453,7 +453,7 @@ def layer_slice(
         high=high,
         token_places=places,
         token_distances=distances,
-        token_agreement=check.agreement(plane.origin + places @ plane.directions),
+        token_agreement=check.agreement(plane.origin + np.nan_to_num(places) @ plane.directions),
         n_cells=found.n_cells,
         n_cells_per_head=np.array([len(np.unique(column)) for column in routings.T], dtype=np.int64),
         n_cells_plane=everywhere.n_cells,
@@ -480,7 +480,7 @@ class _Floats:
 
     def _head(self, number: int) -> tuple[Floats, Floats, Floats]:
         h = self.heads[number]
-        keys = self.layer.keys_of(h)
+        keys = self.layer.keys_of(h, self.position)
         return np.asarray(self.asked.matrix[h], np.float64), np.asarray(self.asked.offset[h]), keys
 
     def _copies(self, number: int) -> Integers:
@@ -529,7 +529,7 @@ class _Floats:
         total = np.zeros(len(x))
         for number, h in enumerate(self.heads):
             here = self.scores(number, x, self.position)[0].argmax(axis=1)
-            real = self.layer.scores(h).argmax(axis=1)
+            real = self.layer.scores(h, capped=False).argmax(axis=1)
             copy_of = self._copies(number)
             total += copy_of[here] == copy_of[real]
         reads = self.layer.present.any(axis=1)
@@ -538,6 +538,8 @@ class _Floats:
     def any_position(self) -> bool:
         """Whether mask, biases and map are those of every query."""
         if self.asked.position is not None or not (self.layer.present == self.layer.present[0]).all():
+            return False
+        if self.layer.relative is not None:
             return False
         biases = [self.layer.readable(h)[1] for h in self.heads]
         return all(bias is None or bool((bias == bias[0]).all()) for bias in biases)

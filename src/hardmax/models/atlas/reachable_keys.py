@@ -5,7 +5,9 @@ of :mod:`hardmax.geometry` to that carries its proof. The diagram is that of the
 read. Without a mask and without biases all queries share it. With a causal or sliding mask, or with biases,
 it belongs to a position. Rotary encodings turn queries and keys, which are captured after the turn: in the
 turned space the diagram of the keys is the same for all positions, because a rotation is an isometry, and
-only its pull-back to inputs depends on the position.
+only its pull-back to inputs depends on the position. With relative keys every position has a diagram of its
+own. A softcap changes no winner, so cells are those of the scores before it; the margins and probabilities
+below are about scores without one.
 
 *How clearly.* At queries of norm at most R the largest margin of key j, in units of temperature, is
 :math:`\sigma R` times its distance from the hull of the others
@@ -50,6 +52,7 @@ class ReadKeys:
     keys: Floats  # (n, d_head), each once
     biases: Floats | None  # (n,), added to scaled scores; None where all are equal
     copy_of: Integers  # for each key that is present, its row in ``keys``
+    capped: bool = False  # do scores pass through a softcap?
 
     def diagram(self) -> PowerDiagram:
         """The power diagram in the space of scaled queries, whose cells are those of queries, scaled."""
@@ -61,11 +64,12 @@ def read_keys(layer: CapturedLayer, head: int, position: int | None = None) -> R
     row = layer.reading_position(position)
     present, bias = layer.readable(head)
     shared = bool((present == present[row]).all()) and (bias is None or bool((bias == bias[row]).all()))
-    seen = present[row]
-    keys = layer.keys_of(head)[seen]
+    shared = shared and layer.relative is None
+    seen, capped = present[row], layer.softcap is not None
+    keys = layer.keys_of(head, row)[seen]
     if bias is None or not np.ptp(bias[row][seen]):
         different, copy_of = np.unique(keys, axis=0, return_inverse=True)
-        return ReadKeys(None if shared else row, seen, different, None, copy_of.ravel())
+        return ReadKeys(None if shared else row, seen, different, None, copy_of.ravel(), capped)
     rows, copy_of = np.unique(np.column_stack([keys, bias[row][seen]]), axis=0, return_inverse=True)
     return ReadKeys(None if shared else row, seen, rows[:, :-1], rows[:, -1], copy_of.ravel())
 
@@ -75,7 +79,8 @@ class KeysThatCanWin:
     """Which keys have a cell, and how far they could get at the query norms that occur.
 
     Margins are in units of temperature; a margin or probability of a key is the largest that any query of
-    the largest norm gives it: attained by one, and a bound that is proven not to be exceeded.
+    the largest norm gives it: attained by one, and a bound that is proven not to be exceeded. Where scores
+    pass through a softcap they are not known, and NaN.
     """
 
     position: int | None  # the query whose keys these are; None where all queries have the same
@@ -129,7 +134,7 @@ def keys_that_can_win(
         return KeysThatCanWin(position, can_win, 0, largest, median, *[np.nan] * 5)
     cells = read.diagram() if diagram is None else diagram
     can_win[present] = cells.nonempty[read.copy_of]
-    if n == 1 or not norms.size:
+    if n == 1 or not norms.size or read.capped:
         return KeysThatCanWin(position, can_win, n_present, largest, median, *[np.nan] * 5)
     margins, bounds, directions = _largest_margins(read, cells, scale, largest)
     margin, share = float(margins.max()), median / largest if largest > 0.0 else 0.0

@@ -305,6 +305,11 @@ def of_router(x: Floats, w: Floats, b: Floats | None, arithmetic: Arithmetic) ->
 def of_captured(layer: CapturedLayer, heads: Sequence[int], arithmetic: Arithmetic) -> Iterator[Scores]:
     """Scores of queries and keys as they were captured; both are rounded to the format of inputs first."""
     scale = positive_scale(layer.scale)
+    if layer.softcap is not None:
+        raise InvalidInputError(
+            f"layer {layer.index} must have no softcap, whose rounding is not enclosed, but has one of "
+            f"{layer.softcap:g}."
+        )
     for h in heads:
         where = f" of layer {layer.index}"
         q, k = finite(layer.queries[h], f"queries{where}", 2), finite(layer.keys_of(h), f"keys{where}", 2)

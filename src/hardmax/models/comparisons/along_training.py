@@ -208,7 +208,7 @@ class _CellCounts:
         self._time_limit = time_limit
 
     def __call__(self, layer: CapturedLayer) -> None:
-        inputs = np.asarray(layer.inputs, dtype=np.float64)
+        inputs = np.asarray(layer.inputs, dtype=np.float64)[layer.have_inputs]
         if layer.query_map is None or inputs.shape[1] < 2:
             return
         piece = layer_slice(

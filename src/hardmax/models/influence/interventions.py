@@ -23,7 +23,7 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, overload
 
 import numpy as np
@@ -33,10 +33,10 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.influence.corpus_influence import CorpusInfluence, corpus_influence
 from hardmax.models.influence.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
-from hardmax.models.reading.capture import implementation
 from hardmax.models.reading.loading import as_source, in_float32, read
 from hardmax.models.reading.sources import named_texts, required
 from hardmax.models.reading.texts import is_corpus
+from hardmax.models.reading.watching import implementation
 from hardmax.progress import shown
 
 Floats = NDArray[np.float64]
@@ -81,7 +81,11 @@ class Disturbed(Protocol):
 
     n_tokens: int
     d: int
-    differentiable: bool
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients can be taken."""
+        ...
 
     def baselines(self) -> dict[str, str]:
         """What can be put in the place of a token, in words."""
@@ -100,7 +104,14 @@ class Disturbed(Protocol):
 
 def can_disturb(source: Any, text: str | None) -> bool:
     """Whether the tokens of this text can be replaced in this model."""
-    return hasattr(source, "disturb") or (text is not None and hasattr(source, "module"))
+    if hasattr(source, "disturb"):
+        return True
+    return text is not None and hasattr(source, "module") and _one_sequence(source)
+
+
+def _one_sequence(opened: Any) -> bool:
+    """Whether what is read are the tokens of one text, not those of a decoder or a null key besides."""
+    return not getattr(opened, "kinds", ()) and not getattr(getattr(opened, "places", None), "sinks", False)
 
 
 def disturb(source: Any, text: str | None) -> Disturbed:
@@ -125,13 +136,16 @@ class Interventions:
         When the model takes no embedded input, or computes something else from it than from the text.
     """
 
-    differentiable = True
-
     def __init__(self, opened: Any, text: str | None) -> None:
         if not hasattr(opened, "module") or not hasattr(opened, "encode"):
             raise InvalidInputError(
                 f"model must be a torch model to be disturbed, but {getattr(opened, 'name', opened)!s} only "
                 "shows its attention; its information sets come from token_flow."
+            )
+        if not _one_sequence(opened):
+            raise InvalidInputError(
+                f"model must read one sequence of tokens and nothing else to be disturbed, but {opened.name} "
+                "has a decoder that reads an encoder, or scores that belong to no token."
             )
         if text is None:
             raise InvalidInputError("text must be a text for this model, but was None.")
@@ -165,6 +179,24 @@ class Interventions:
                 "model must compute the same from embedded tokens as from the text, but "
                 f"{type(self._module).__name__} differs by {difference:.2g} relative to its largest entry."
             )
+
+    @cached_property
+    def differentiable(self) -> bool:
+        """Whether every part of the model has a forward derivative; some activations (BLOOM's) have none."""
+        torch = self._torch
+        forward_ad = torch.autograd.forward_ad
+        embedded = self._embedded[None]
+        try:
+            with (
+                torch.no_grad(),
+                in_float32(self._module),
+                implementation(self._module, "eager"),
+                forward_ad.dual_level(),
+            ):
+                self._run(forward_ad.make_dual(embedded, torch.zeros_like(embedded)))
+        except NotImplementedError:
+            return False
+        return True
 
     # What is put in the place of a token
     # ----------------------------------------------------------------------------------------------------
@@ -232,6 +264,11 @@ class Interventions:
         passed : callable, optional
             Called with the passes as they are made, tokens times directions in all.
         """
+        if not self.differentiable:
+            raise InvalidInputError(
+                f"model must have forward derivatives for a gradient, but a part of "
+                f"{type(self._module).__name__} has none in torch; try probes=0."
+            )
         m = self.d if probes is None else int(probes)
         if not 1 <= m <= self.d:
             raise InvalidInputError(

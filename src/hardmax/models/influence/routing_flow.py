@@ -12,8 +12,9 @@ weight, so two declared relaxations stand beside it:
 * ``mass 0.9``: from the largest probability down, the keys that are needed to hold 0.9 of it;
 * ``readable``: every key that the mask lets through: what no routing can exceed.
 
-Feed-forward layers and norms act on one token at a time and move nothing; the residual stream keeps what a
-token has. Sets say what *could* arrive under a rule. What does arrive is measured in
+A null key (a learned score that belongs to no token) may be among those that a rule counts, but nothing is
+fetched from it. Feed-forward layers and norms act on one token at a time and move nothing; the residual
+stream keeps what a token has. Sets say what *could* arrive under a rule. What does arrive is measured in
 :mod:`hardmax.models.influence.interventions`.
 
 Attention rollout is a common guess at the same thing, to compare with. Attention of a layer, averaged over
@@ -131,7 +132,7 @@ def ranked_keys(layer: CapturedLayer, head: int) -> RankedKeys:
     >>> ranked.read(RoutingRule.of("top-2"))[1].tolist()
     [True, True, True]
     """
-    scores = layer.scores(head)
+    scores = layer.scores(head, capped=False)
     rows = np.arange(len(scores))[:, None]
     order = np.argsort(-scores, axis=1, kind="stable")
     falling = scores[rows, order]
@@ -139,7 +140,8 @@ def ranked_keys(layer: CapturedLayer, head: int) -> RankedKeys:
     first = np.zeros(scores.shape, dtype=np.int64)
     first[:, 1:] = np.where(falling[:, 1:] < falling[:, :-1], np.arange(1, scores.shape[1]), 0)
     first = np.maximum.accumulate(first, axis=1)
-    return RankedKeys(order, first, falling > -np.inf, softmax(falling))
+    may = falling > -np.inf
+    return RankedKeys(order, first, may, softmax(np.where(may, layer.capped(falling), -np.inf)))
 
 
 def fetched_keys(
@@ -157,6 +159,8 @@ def fetched_keys(
             at = np.zeros(shape, dtype=bool)
             at[rows, ranked.order] = ranked.read(rule)
             keys |= at
+    for keys in reads:
+        keys[:, shape[1] - layer.null_keys :] = False  # null keys hand over nothing
     return reads, ties
 
 

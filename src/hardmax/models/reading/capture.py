@@ -5,11 +5,13 @@ name in its configuration, and the function that builds masks by the same name. 
 :func:`capture` enters a name of its own: the function under it notes queries, keys, values, mask and scale,
 and lets the model's own eager function compute; masks are built as for eager attention. So nothing is
 computed twice in two ways, and no family needs code of its own here. Name and implementation are put back
-whatever happens.
+whatever happens. A family that computes attention without the interface is watched closely instead
+(:mod:`hardmax.models.reading.watching`).
 
-A second pass with ``"eager"`` itself (:func:`watch`) looks at the model from outside: the scores that enter
-its softmax, the probabilities that leave it, and what W_O receives. Nothing of the first pass is used in it,
-which makes it a check: :func:`differences` compares, for every layer and head and in double precision,
+A second pass with ``"eager"`` itself (:func:`~hardmax.models.reading.watching.watch`) looks at the model from
+outside: the scores that enter its softmax, the probabilities that leave it, and what W_O receives. Nothing of
+the first pass is used in it, which makes it a check: :func:`differences` compares, for every layer and head
+and in double precision,
 
 .. math:: s_{ts} = \sigma\, q_t \cdot k_s + B_{ts}, \qquad p_t = \operatorname{softmax}(s_t), \qquad
           o_t = \sum_s p_{ts} v_s
@@ -32,7 +34,17 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, FidelityError, UnsupportedModelError
 from hardmax.models.reading.families import FAMILIES, Family, QueryWay, attention_modules, output_weights
-from hardmax.models.reading.sources import CapturedLayer, required, softmax
+from hardmax.models.reading.sources import CapturedLayer, RelativeKeys, required, softmax
+from hardmax.models.reading.watching import (
+    Enough,
+    Watched,
+    arguments_of,
+    forward,
+    implementation,
+    products_of,
+    states_of,
+    watch,
+)
 
 LIMIT = 1e-4
 """Differences above this are not rounding; the model is refused."""
@@ -45,6 +57,7 @@ _HARMLESS = {
     "output_router_logits", "position_embeddings", "position_ids", "return_dict", "sliding_window",
     "target_dtype", "token_type_ids", "use_cache",
 }  # fmt: skip
+_UNDERSTOOD = {"dropout", "position_bias", "scaling", "softcap"}
 
 _ROWS = 64
 
@@ -64,26 +77,6 @@ class Captured:
 
 
 @dataclass(eq=False)
-class Watched:
-    """What one layer computed in a pass of its own."""
-
-    scores: Any = None
-    probabilities: Any = None
-    received: Any = None
-
-
-class _Enough(Exception):
-    """Ends a forward pass after the last layer that is wanted."""
-
-
-def forward(model: Any, inputs: dict[str, Any]) -> Any:
-    """One forward pass without gradients; ``model`` is the one without its head."""
-    torch = required("torch")
-    with torch.no_grad():
-        return model(**inputs)
-
-
-@dataclass(eq=False)
 class _Notes:
     """The state of a capturing pass."""
 
@@ -93,37 +86,54 @@ class _Notes:
     enough: Callable[[list[Captured]], bool]
     name: str
     seen: int = 0
-    inputs: Any = None
-    angles: Any = None
+    arguments: dict[str, Any] = field(default_factory=dict)  # of the module that is running
     found: list[Captured] = field(default_factory=list)
-    masks: dict[int, tuple[Any, NDArray[np.bool_], NDArray[np.float32] | None]] = field(default_factory=dict)
+    kept: dict[tuple[int, Any], tuple[Any, Any]] = field(default_factory=dict)
 
     def enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.inputs = args[0] if args else kwargs["hidden_states"]
-        self.angles = kwargs.get("position_embeddings")
-        if self.angles is None and self.family.rotary:
-            pairs = [a for a in args[1:] if isinstance(a, tuple) and len(a) == 2]
-            self.angles = pairs[0] if pairs else None
+        self.arguments = arguments_of(module, args, kwargs)
 
     def attend(
         self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
     ) -> tuple[Any, Any]:
+        """Take the place of the attention interface."""
         if module not in self.modules:
             raise self._refused(f"attention is computed by a {type(module).__name__}, which is not known")
         index, self.seen = self.seen, self.seen + 1
         if self.wanted(index):
             self._check(options)
-            self.found.append(self._captured(index, module, query, key, value, attention_mask, options))
-            if self.enough(self.found):
-                raise _Enough
+            self._note(self._captured(index, module, query, key, value, attention_mask, options))
         eager = _eager_function(module)
         if eager is None:
             raise self._refused(f"{type(module).__name__} has no eager attention function beside it")
         return eager(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
 
+    def look(self, index: int, watched: Watched) -> None:
+        """Take what a module without the interface multiplied."""
+        if not self.wanted(index):
+            return
+        met = products_of(watched, self.family)
+        if isinstance(met, str):
+            raise self._refused(met)
+        module, family, self.arguments = watched.module, self.family, watched.arguments
+        bias = met.bias if family.bias is None else self.arguments.get(family.bias)
+        if bias is not None and family.bias_factor is not None:
+            bias = bias * family.bias_factor(module)
+        options = {
+            "scaling": None if family.scale is None else family.scale(module),
+            "position_bias": bias,
+            "relative": None if met.relative_keys is None else (met.relative_keys, met.relative_place),
+        }
+        self._note(self._captured(index, module, met.query, met.key, met.value, met.present, options))
+
+    def _note(self, captured: Captured) -> None:
+        self.found.append(captured)
+        if self.enough(self.found):
+            raise Enough
+
     def _check(self, options: dict[str, Any]) -> None:
         given = {name for name, value in options.items() if value is not None}
-        strange = sorted(given - _HARMLESS - {"scaling", "dropout"})
+        strange = sorted(given - _HARMLESS - _UNDERSTOOD - ({"s_aux"} if self.family.sinks else set()))
         reasons = [f"its attention takes {name!r}, which is not understood" for name in strange]
         if options.get("dropout"):
             reasons.append("it applies dropout to probabilities")
@@ -134,36 +144,73 @@ class _Notes:
         self, index: int, module: Any, query: Any, key: Any, value: Any, mask: Any, options: dict[str, Any]
     ) -> Captured:
         heads, n_queries, d_head = query.shape[1:]
-        scaling = options.get("scaling")
-        turned = self.family.rotary is not None and self.angles is not None
-        if self.family.rotary_if is not None:
-            turned = turned and bool(getattr(module, self.family.rotary_if))
-        # tables of angles are (1, Q, r) or (Q, r)
-        cos, sin = (_array(t[0] if t.ndim == 3 else t) for t in self.angles) if turned else (None, None)
-        inputs = _array(self.inputs[0])
+        shape = (heads, n_queries, int(key.shape[2]))
+        scaling, sinks, softcap = (options.get(name) for name in ("scaling", "s_aux", "softcap"))
+        inputs = _array(states_of(self.arguments)[0])
+        cos, sin = self._angles(module)
         way = QueryWay(module, self.family, heads, d_head, inputs, cos, sin)
-        present, bias = self._mask(mask, (heads, n_queries, int(key.shape[2])))
+        keys, values = _array(key[0]), _array(value[0])
+        present, bias = self._mask(mask, shape)
+        bias = _sum(bias, self._position_bias(options.get("position_bias"), shape))
+        if softcap is not None and not (bias is None and sinks is None):
+            raise self._refused("its scores pass through a softcap before something is added to them")
+        if sinks is not None:
+            keys, values = (np.pad(rows, ((0, 0), (0, 1), (0, 0))) for rows in (keys, values))
+            present = np.pad(present, ((0, 0), (0, 1)), constant_values=True)
+            bias = _with_sinks(bias, _array(sinks), shape)
+        relative = options.get("relative")
         layer = CapturedLayer(
             index=index,
             inputs=inputs,
             queries=_array(query[0]),
-            keys=_array(key[0]),
-            values=_array(value[0]),
+            keys=keys,
+            values=values,
             present=present,
             scale=float(d_head**-0.5 if scaling is None else scaling),
             bias=bias,
             output_weights=output_weights(self.modules[module], self.family, heads),
             query_map=way.at,
+            softcap=None if softcap is None else float(softcap),
+            relative=None if relative is None else RelativeKeys(*(_array(part) for part in relative)),
+            null_keys=int(sinks is not None),
         )
+        for array in (layer.keys, layer.values, layer.present):
+            array.setflags(write=False)
         return Captured(layer, way)
 
+    def _angles(self, module: Any) -> tuple[Any, Any]:
+        """Cosines and sines (Q, r) by which this layer turns its queries; None where it does not."""
+        family, given = self.family, self.arguments
+        if family.rotary is None or (family.rotary_if and not getattr(module, family.rotary_if)):
+            return None, None
+        if family.bias is not None and given.get(family.bias) is not None:
+            return None, None  # a family with both has one or the other
+        if family.sines is not None:
+            table = _array(getattr(module, family.sines))[_array(given["position_ids"]).reshape(-1)]
+            sin, cos = np.split(table, 2, axis=-1)
+        else:
+            pairs = [a for a in given.values() if isinstance(a, tuple) and len(a) == 2]
+            angles = given.get("position_embeddings", pairs[0] if pairs else None)
+            if angles is None:
+                return None, None
+            cos, sin = (_array(t[0] if t.ndim == 3 else t) for t in angles)  # (1, Q, r) or (Q, r)
+        return (np.tile(cos, 2), np.tile(sin, 2)) if family.angles_once else (cos, sin)
+
     def _mask(self, mask: Any, shape: tuple[int, int, int]) -> tuple[NDArray[np.bool_], Any]:
-        if id(mask) not in self.masks:  # the tensor is kept beside its id, so ids stay different
-            present, bias = _present_and_bias(mask, shape)
-            if present is None:
-                raise self._refused("its heads have different masks")
-            self.masks[id(mask)] = mask, present, bias
-        return self.masks[id(mask)][1:]
+        present, bias = self._once(mask, shape, _present_and_bias)
+        if present is None:
+            raise self._refused("its heads have different masks")
+        return present, bias
+
+    def _position_bias(self, bias: Any, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
+        """What is added to scores according to positions (H, Q, N); longer tables end with this text."""
+        return None if bias is None else self._once(bias, shape, _by_position)
+
+    def _once(self, tensor: Any, shape: tuple[int, int, int], make: Callable[[Any, Any], Any]) -> Any:
+        """What is made of a tensor that the layers share; it is kept beside its id, so ids stay different."""
+        if (id(tensor), shape) not in self.kept:
+            self.kept[id(tensor), shape] = tensor, make(tensor, shape)
+        return self.kept[id(tensor), shape][1]
 
     def _refused(self, *reasons: str) -> UnsupportedModelError:
         return UnsupportedModelError(self.name, list(reasons), sorted(FAMILIES))
@@ -187,65 +234,20 @@ def capture(
     """
     modules = dict(attention_modules(model, family))
     notes = _Notes(family, modules, wanted, enough, name)
+    if family.outside:
+        watch(model, family, inputs, show=notes.look, closely=True)
+        return notes.found
     key = f"hardmax_{id(notes):x}"
     with _registered(key, notes.attend), implementation(model, key):
         handles = [m.register_forward_pre_hook(notes.enter, with_kwargs=True) for m in modules]
         try:
             forward(model, inputs)
-        except _Enough:
+        except Enough:
             pass
         finally:
             for handle in handles:
                 handle.remove()
     return notes.found
-
-
-def watch(
-    model: Any, family: Family, inputs: dict[str, Any], *, last: int, show: Callable[[int, Watched], None]
-) -> None:
-    """Run the model with its own eager attention and show what each layer computed, up to layer ``last``.
-
-    ``show(index, watched)`` is called when a layer's W_O is about to be applied; what it gets is not kept.
-    """
-    torch = required("torch")
-    state: dict[str, Any] = {"inside": None, "layer": -1, "watched": Watched()}
-    softmax = (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)
-
-    class Softmax(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        """Looks at what goes into a softmax inside attention, and at what comes out."""
-
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            if state["inside"] is not None and func in softmax:
-                scores = args[0] if args else kwargs["input"]
-                state["watched"].scores, state["watched"].probabilities = scores, result
-            return result
-
-    def enter(module: Any, args: Any, kwargs: Any) -> None:
-        state.update(inside=module, layer=state["layer"] + 1, watched=Watched())
-
-    def leave(module: Any, args: Any) -> None:
-        if state["inside"] is None:
-            return
-        state["watched"].received = args[0]
-        state["inside"] = None
-        show(state["layer"], state["watched"])
-        state["watched"] = Watched()
-        if state["layer"] >= last:
-            raise _Enough
-
-    handles = []
-    try:
-        with implementation(model, "eager"), Softmax():
-            for module, projection in attention_modules(model, family):
-                handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-                handles.append(projection.register_forward_pre_hook(leave))
-            forward(model, inputs)
-    except _Enough:
-        pass
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
@@ -297,19 +299,6 @@ def _registered(name: str, function: Callable[..., Any]) -> Iterator[None]:
         masking.AttentionMaskInterface._global_mapping.pop(name, None)
 
 
-@contextmanager
-def implementation(model: Any, name: str) -> Iterator[None]:
-    """Another attention implementation for a while."""
-    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
-    before = [(config, config._attn_implementation_internal) for config in configs]
-    try:
-        model.set_attn_implementation(name)
-        yield
-    finally:
-        for config, implementation in before:
-            config._attn_implementation_internal = implementation
-
-
 def _eager_function(module: Any) -> Callable[..., Any] | None:
     for cls in type(module).__mro__:
         found = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
@@ -334,6 +323,22 @@ def _present_and_bias(mask: Any, shape: tuple[int, int, int]) -> tuple[Any, Any]
     present = np.array(np.broadcast_to(present[0], shape[1:]))
     present.setflags(write=False)
     return present, bias
+
+
+def _by_position(bias: Any, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
+    table = _array(bias.reshape(shape[0], -1, bias.shape[-1])[:, -shape[1] :, -shape[2] :])
+    return np.broadcast_to(table, shape) if table.any() else None
+
+
+def _with_sinks(bias: NDArray[Any] | None, sinks: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
+    """Biases (H, Q, N + 1), the last of which are learned scores that belong to no token."""
+    rows = np.zeros((shape[0], 1, shape[2]), dtype=sinks.dtype) if bias is None else bias
+    last = np.broadcast_to(sinks[:, None, None], (*rows.shape[:2], 1))
+    return np.broadcast_to(np.concatenate([rows, last], axis=2), (*shape[:2], shape[2] + 1))
+
+
+def _sum(a: NDArray[Any] | None, b: NDArray[Any] | None) -> NDArray[Any] | None:
+    return b if a is None else a if b is None else a + b
 
 
 def _array(tensor: Any) -> NDArray[Any]:
@@ -386,6 +391,8 @@ def differences(captured: Captured, watched: Watched) -> Differences:
             alive = present.any(axis=1)
             found, own = layer.scores(h, rows), _double(watched.scores[0, h, rows])
             p, own_p = softmax(found), _double(watched.probabilities[0, h, rows])
+            if layer.null_keys:  # these models subtract the largest score of a row, which changes nothing
+                found, own = (a - a.max(axis=1, keepdims=True) for a in (found, own))
             for array in (found, own):
                 np.copyto(array, 0.0, where=~present)
             scores, largest = max(scores, _largest(found - own)), max(largest, _largest(own))

@@ -35,16 +35,13 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, MissingExt
 from hardmax.models.reading.capture import (
     Captured,
     Differences,
-    Watched,
     capture,
     differences,
-    forward,
     native_difference,
     receiving,
-    watch,
     within_limit,
 )
-from hardmax.models.reading.families import Family, family_of, longest_text
+from hardmax.models.reading.families import Family, family_of, layer_kinds, longest_text
 from hardmax.models.reading.folders import (
     check_finite,
     check_folder,
@@ -63,10 +60,16 @@ from hardmax.models.reading.sources import (
     chosen,
     required,
 )
+from hardmax.models.reading.watching import Watched, forward, watch
 from hardmax.untrusted import said_plainly
 
 _GROUP_BYTES = 1 << 30
 _PROBE_TOKENS = 8
+_KINDS = {
+    "encoder": "encoder",
+    "decoder": "decoder, which read what it has written",
+    "cross": "decoder, which read the encoder",
+}
 _LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _ENTERING = Lock()
 
@@ -142,16 +145,20 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
         )
     family = family_of(module)
     check_finite(module)
+    kinds = layer_kinds(module, family)
+    n_layers, n_heads = (int(n) for n in (module.config.num_hidden_layers, module.config.num_attention_heads))
+    decoding = int(getattr(module.config, "decoder_attention_heads", n_heads))
     opened = OpenModel(
         module=module,
         tokenizer=tokenizer,
         name=name,
         family=str(module.config.model_type),
-        n_layers=int(module.config.num_hidden_layers),
-        heads=(int(module.config.num_attention_heads),) * int(module.config.num_hidden_layers),
+        n_layers=len(kinds) or n_layers,
+        heads=tuple(n_heads if kind == "encoder" else decoding for kind in kinds) or (n_heads,) * n_layers,
         precision=weight_precision(module),
         limit=longest_text(module, family),
         places=family,
+        kinds=kinds,
     )
     return replace(opened, fidelity=opened.probe())
 
@@ -175,6 +182,10 @@ class OpenModel:
         The largest number of tokens that it takes.
     places : Family
         Where the parts of its attention are.
+    kinds : tuple of str
+        For an encoder and a decoder that reads it: what each layer is, ``"encoder"``, ``"decoder"`` or
+        ``"cross"``; empty for other models. The tokens of such a model are those of the encoder, then those
+        of the decoder.
     fidelity : TextReading or None
         How far it was from its own attention on a few tokens when it was opened.
     """
@@ -188,6 +199,7 @@ class OpenModel:
     precision: str
     limit: int | None
     places: Family
+    kinds: tuple[str, ...] = ()
     fidelity: TextReading | None = None
 
     def __repr__(self) -> str:
@@ -195,6 +207,15 @@ class OpenModel:
             f"OpenModel({self.name!r}, {self.family}, {self.n_layers} layers of "
             f"{'/'.join(str(h) for h in sorted(set(self.heads)))} heads, {self.precision})"
         )
+
+    @property
+    def about(self) -> str:
+        """Which layers are whose, for an encoder and a decoder that reads it; empty for other models."""
+        if not self.kinds:
+            return ""
+        which = {kind: [str(i) for i, k in enumerate(self.kinds) if k == kind] for kind in _KINDS}
+        parts = [f"{words}: {', '.join(which[kind])}" for kind, words in _KINDS.items()]
+        return f"An encoder and a decoder that reads it. Layers of the {'; '.join(parts)}."
 
     def digest(self) -> str:
         """SHA-256 of all weights with their names: the same for the same numbers, wherever they lie."""
@@ -209,8 +230,10 @@ class OpenModel:
     # Texts
     # ----------------------------------------------------------------------------------------------
 
-    def encode(self, text: str, *, length: int | None = None) -> dict[str, Any]:
+    def encode(self, text: str, *, length: int | None = None, target: str | None = None) -> dict[str, Any]:
         """A text as tensors of one sequence, ready for :meth:`run`; with ``length``, padded to it.
+
+        ``target`` is what the decoder of a model with an encoder has written; the text itself without it.
 
         Raises
         ------
@@ -228,15 +251,20 @@ class OpenModel:
                 f"a text needs a tokenizer, but {self.name} has none that can be read; give tokenizer=, or "
                 "put the tokenizer.json of the model into its folder."
             )
+        if target is not None and not self.kinds:
+            raise InvalidInputError(f"target belongs to a decoder that reads an encoder, not to {self.name}.")
         padding = {} if length is None else {"padding": "max_length", "max_length": length}
         # not verbose: that a text is too long is said below, in one sentence
         with said_plainly(f"the tokenizer of {self.name} must turn a text into numbers, but does not"):
             encoded = self.tokenizer(text, return_tensors="pt", truncation=False, verbose=False, **padding)
-        return self._checked(dict(encoded))
+        inputs = self._checked(dict(encoded))
+        if target is None:
+            return inputs
+        return {**inputs, "decoder_input_ids": self._written(self.encode(target)["input_ids"])}
 
     def tokens(self, text: str | Mapping[str, Any]) -> tuple[str, ...]:
         """How the tokens of a text are named in tables and pictures."""
-        inputs = self._inputs(text)
+        inputs = self._accepted(self._inputs(text))
         return self._names(inputs, _length(inputs))
 
     def run(self, **inputs: Any) -> Any:
@@ -286,8 +314,15 @@ class OpenModel:
         """
         if text is None:
             raise InvalidInputError(f"a text must be given to read {self.name}.")
+        if self.kinds and inputs is not None:
+            raise InvalidInputError(
+                f"inputs of layers cannot be given to {self.name}: its layers belong to two sequences."
+            )
         wanted, encoded = chosen(layers, self.n_layers, "layers"), self._accepted(self._inputs(text))
-        worst, native, n_keys = Differences(), None, 0
+        worst, native = Differences(), None
+        names: tuple[str, ...] = ()
+        if inputs is not None and self.places.sinks:
+            inputs = {index: rows[: _length(encoded)] for index, rows in inputs.items()}
         while wanted:
             with receiving(self._body, self.places, inputs):
                 group = self._group(encoded, wanted)
@@ -296,10 +331,15 @@ class OpenModel:
             native = rough if native is None or rough is None else max(native, rough)
             within_limit(worst, model=self.name)
             wanted = wanted[len(group) :]
-            n_keys = group[0].layer.n_keys
+            layer = group[0].layer
+            names = self._names(encoded, layer.n_keys - layer.null_keys) + ("sink",) * layer.null_keys
+            first = 0 if not self.kinds else int(encoded["input_ids"].shape[1])  # token of the decoder
             while group:
-                visit(group.pop(0).layer)
-        names = self._names(encoded, n_keys)
+                layer = group.pop(0).layer
+                kind = self.kinds[layer.index] if self.kinds else "encoder"
+                asked, read = first * (kind != "encoder"), first * (kind == "decoder")
+                whole = bool(self.kinds or layer.null_keys)
+                visit(layer.among(len(names), asked, read) if whole else layer)
         return TextReading(
             tokens=names,
             key_tokens=names,
@@ -416,14 +456,31 @@ class OpenModel:
         """The inputs that this model knows, on its device; no cache is built."""
         known = inspect.signature(self._body.forward).parameters
         device = next(self._body.parameters()).device
+        if self.kinds and inputs.get("decoder_input_ids") is None:
+            if inputs.get("input_ids") is None:
+                raise InvalidInputError(f"encoded inputs of {self.name} must hold decoder_input_ids.")
+            inputs = {**inputs, "decoder_input_ids": self._written(inputs["input_ids"])}
+            if inputs.get("attention_mask") is not None:
+                mask = inputs["attention_mask"]
+                inputs["decoder_attention_mask"] = mask[:, [0, *range(mask.shape[1] - 1)]]
         accepted = {name: t.to(device) for name, t in inputs.items() if name in known and t is not None}
         return {**accepted, "use_cache": False} if "use_cache" in known else accepted
 
+    def _written(self, ids: Any) -> Any:
+        """What a decoder is given when it has written all tokens but the last: a token to start with, then
+        they."""
+        config = self.module.config
+        tokens = (*(getattr(config, name, None) for name in ("decoder_start_token_id", "pad_token_id")), 0)
+        start = next(token for token in tokens if token is not None and 0 <= token < config.vocab_size)
+        return required("torch").cat([ids.new_full((1, 1), start), ids[:, :-1]], dim=1)
+
     def _names(self, inputs: Mapping[str, Any], n: int) -> tuple[str, ...]:
-        ids = inputs.get("input_ids")
-        if ids is not None and self.tokenizer is not None:
-            words = self.tokenizer.convert_ids_to_tokens(ids[0].tolist())
+        parts = [inputs[name] for name in ("input_ids", "decoder_input_ids") if inputs.get(name) is not None]
+        if parts and self.tokenizer is not None:
+            words = self.tokenizer.convert_ids_to_tokens([i for ids in parts for i in ids[0].tolist()])
             return tuple(_readable(str(word)) for word in words)
+        if self.kinds:
+            return tuple(str(i) for ids in parts for i in range(ids.shape[1]))
         if self.places.images:
             return ("CLS", *(f"patch {i}" for i in range(1, n)))
         return tuple(str(i) for i in range(n))

@@ -9,6 +9,16 @@ and the token receives :math:`W_O^h \sum_s p_{hts} v_{g(h)s}` from it; g(h) is t
 keys and values. In the words of P1 this is a head at temperature :math:`1/\sigma` on raw scores. Queries and
 keys are those that really meet: after normalisation and rotation, where a model has them.
 
+Three kinds of models need more than this, and nothing else does:
+
+* *relative keys* (DeBERTa): the query of t meets :math:`k_{g(h)s} + r_{h\,\delta(t,s)}`. Scores are still
+  affine in the query, with keys of its own for every t (:class:`RelativeKeys`,
+  :meth:`CapturedLayer.met_by`);
+* a *softcap* c (Gemma 2): :math:`c \tanh(s/c)` enters the softmax instead of s. It is increasing, so winners
+  and cells are those of s; probabilities, margins and temperatures are those of what enters the softmax;
+* *null keys* (gpt-oss): a learned score that belongs to no token is a key of zeros with a value of zeros and
+  the score as its bias. It takes probability, may win, and hands over nothing.
+
 A text goes through a model once (:func:`~hardmax.models.reading.loading.read`): each recorder is called with
 the layers it needs, and only what a recorder stores is kept. The head atlas, information sets, rollout, the
 assumptions of P1 and the effect of frozen norms are recorders; a recorder of one's own is any callable with
@@ -21,7 +31,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -44,15 +54,25 @@ class QueryMap:
 
 
 @dataclass(frozen=True, eq=False)
+class RelativeKeys:
+    """What is added to keys according to where they stand: head h adds ``keys[h, place[t, s]]`` to key s when
+    the query of t meets it."""
+
+    keys: Floats  # (H, R, d_head)
+    place: NDArray[np.integer]  # (Q, N)
+
+
+@dataclass(frozen=True, eq=False)
 class CapturedLayer:
-    """Attention of one layer on one sequence.
+    r"""Attention of one layer on one sequence.
 
     Attributes
     ----------
     index : int
         The layer, counted from 0.
     inputs : array (Q, d_model)
-        What the query projection receives (after the norm, where one stands before it).
+        What the query projection receives (after the norm, where one stands before it); NaN for tokens that
+        are none of this layer's queries.
     queries : array (H, Q, d_head)
     keys : array (G, N, d_head)
         One row per key and group; head h reads group ``h // (H // G)``.
@@ -67,6 +87,22 @@ class CapturedLayer:
         W_O, head by head.
     query_map : callable or None
         ``query_map(t)``: how queries at position t depend on the input, or None where that is not known.
+    softcap : float or None
+        The c of :math:`c \tanh(s / c)`, which enters the softmax instead of s; then there is no bias.
+    relative : RelativeKeys or None
+        What is added to keys according to where they stand.
+    null_keys : int
+        How many keys, the last ones, are no tokens.
+
+    Examples
+    --------
+    A query whose only token scores 0 and whose null key scores 1 reads little:
+
+    >>> zero = np.zeros((1, 2, 3))
+    >>> layer = CapturedLayer(0, zero[0, :1], zero[:, :1], zero, zero, np.ones((1, 2), dtype=bool), 1.0,
+    ...                       bias=np.array([[[0.0, 1.0]]]), null_keys=1)
+    >>> layer.probabilities(0).round(3)
+    array([[0.269, 0.731]])
     """
 
     index: int
@@ -79,6 +115,9 @@ class CapturedLayer:
     bias: Floats | None = None
     output_weights: Floats | None = None
     query_map: Callable[[int], QueryMap] | None = None
+    softcap: float | None = None
+    relative: RelativeKeys | None = None
+    null_keys: int = 0
 
     @property
     def heads(self) -> int:
@@ -95,13 +134,98 @@ class CapturedLayer:
         """The number of keys."""
         return int(self.keys.shape[1])
 
+    @property
+    def have_inputs(self) -> NDArray[np.bool_]:
+        """Which tokens (Q,) have an input here: none of another sequence, and no null key."""
+        return np.asarray(~np.isnan(self.inputs).any(axis=1))
+
+    @property
+    def are_read(self) -> NDArray[np.bool_]:
+        """Which keys (N,) some query may read: none of another sequence, and no padding."""
+        return np.asarray(self.present.any(axis=0))
+
     def group(self, head: int) -> int:
         """Which keys and values a head reads."""
         return head // (self.heads // len(self.keys))
 
-    def keys_of(self, head: int) -> NDArray[np.float64]:
-        """The keys (N, d_head) that a head reads, in double precision."""
-        return np.asarray(self.keys[self.group(head)], dtype=np.float64)
+    def keys_of(self, head: int, position: int | None = None) -> NDArray[np.float64]:
+        """The keys (N, d_head) that a head reads, in double precision, as the query at ``position`` meets
+        them; it may be left out where all queries meet the same."""
+        keys = np.asarray(self.keys[self.group(head)], dtype=np.float64)
+        if self.relative is None:
+            return keys
+        if position is None:
+            raise InvalidInputError(
+                f"layer {self.index} must have the same keys for all queries, but adds relative keys; ask "
+                "about one position."
+            )
+        return np.asarray(keys + self.relative.keys[head][self.relative.place[position]])
+
+    def one_head(self, head: int) -> CapturedLayer:
+        """The layer with this head alone."""
+        own, group = slice(head, head + 1), slice(self.group(head), self.group(head) + 1)
+        weights, relative = self.output_weights, self.relative
+        return replace(
+            self,
+            queries=self.queries[own],
+            keys=self.keys[group],
+            values=self.values[group],
+            bias=self.bias if self.bias is None or len(self.bias) == 1 else self.bias[own],
+            output_weights=None if weights is None else weights[own],
+            query_map=None,
+            relative=None if relative is None else replace(relative, keys=relative.keys[own]),
+        )
+
+    def met_by(self, position: int) -> CapturedLayer:
+        """The layer as the query at ``position`` meets it: one query, and keys without relative parts."""
+        row = slice(position, position + 1)
+        return replace(
+            self,
+            inputs=self.inputs[row],
+            queries=self.queries[:, row],
+            keys=np.stack([self.keys_of(h, position) for h in range(self.heads)]),
+            values=self.values[[self.group(h) for h in range(self.heads)]],
+            present=self.present[row],
+            bias=None if self.bias is None else self.bias[:, row],
+            query_map=None,
+            relative=None,
+        )
+
+    def among(self, n: int, queries_at: int, keys_at: int) -> CapturedLayer:
+        """The layer among n tokens, of which its queries and its keys are some in a row; the others ask
+        nothing and are not read.
+
+        So all layers of a model have the same tokens, whoever asks in one and is read in another: an encoder
+        and the decoder that reads it, or tokens and a null key.
+        """
+        if (n, n) == self.present.shape:
+            return self
+        before, own = self.query_map, range(queries_at, queries_at + self.n_queries)
+
+        def query_map(t: int) -> QueryMap:
+            if t not in own or before is None:
+                raise InvalidInputError(
+                    f"position must be one that asks in layer {self.index}, from {own[0]} to {own[-1]}, but "
+                    f"was {t}."
+                )
+            return before(t - queries_at)
+
+        asks = (queries_at, n - queries_at - self.n_queries)
+        read = (keys_at, n - keys_at - self.n_keys)
+        none, relative = (0, 0), self.relative
+        if relative is not None:
+            relative = replace(relative, place=np.pad(relative.place, (asks, read)))
+        return replace(
+            self,
+            inputs=np.pad(self.inputs, (asks, none), constant_values=np.nan),
+            queries=np.pad(self.queries, (none, asks, none)),
+            keys=np.pad(self.keys, (none, read, none)),
+            values=np.pad(self.values, (none, read, none)),
+            present=np.pad(self.present, (asks, read)),
+            bias=None if self.bias is None else np.pad(self.bias, (none, asks, read)),
+            query_map=None if before is None else query_map,
+            relative=relative,
+        )
 
     def readable(self, head: int) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None]:
         """Which keys each query of a head may read (Q, N), and the bias of its scores or None.
@@ -130,15 +254,38 @@ class CapturedLayer:
             )
         return int(position)
 
-    def scores(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
-        """Scaled scores (Q, N) of one head in double precision, -inf where a key may not be read.
+    def affine_scores(self, head: int, rows: slice = slice(None)) -> NDArray[np.float64]:
+        """Scaled scores (Q, N) of one head against all keys in double precision: what is affine in the query.
 
         ``rows`` picks queries, for texts whose whole matrix would be large.
         """
         q = np.asarray(self.queries[head, rows], dtype=np.float64)
-        scores = (q @ self.keys_of(head).T) * float(self.scale)
+        scores = q @ np.asarray(self.keys[self.group(head)], dtype=np.float64).T
+        if self.relative is not None:
+            more = q @ np.asarray(self.relative.keys[head], dtype=np.float64).T
+            scores += np.take_along_axis(more, self.relative.place[rows], axis=1)
+        scores *= float(self.scale)
         if self.bias is not None:
             scores += self.bias[head if len(self.bias) > 1 else 0, rows]
+        return scores
+
+    def capped(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What a softcap makes of scores, in the same array."""
+        if self.softcap is not None:
+            scores /= self.softcap
+            np.tanh(scores, out=scores)
+            scores *= self.softcap
+        return scores
+
+    def scores(self, head: int, rows: slice = slice(None), *, capped: bool = True) -> NDArray[np.float64]:
+        """What enters the softmax (Q, N): scaled scores of one head, after a softcap where there is one, -inf
+        where a key may not be read.
+
+        ``rows`` picks queries, for texts whose whole matrix would be large. Scores that are not ``capped``
+        have the same order without the ties that rounding makes near the cap.
+        """
+        scores = self.affine_scores(head, rows)
+        scores = self.capped(scores) if capped else scores
         np.copyto(scores, -np.inf, where=~self.present[rows])
         return scores
 

@@ -75,6 +75,8 @@ class KeptAttention:
         The mean probability that a head gives to each of :data:`PLACES`, not rounded.
     present : bool array (L, Q, N)
         Which keys a query may read.
+    null_keys : int
+        How many keys, the last ones, are no tokens.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class KeptAttention:
     step: Floats
     goes: Floats
     present: NDArray[np.bool_]
+    null_keys: int = 0
 
     @property
     def readable(self) -> NDArray[np.int64]:
@@ -146,6 +149,7 @@ class KeptAttention:
         return {
             "heads": list(self.heads),
             "nKeys": self.n_keys,
+            "nullKeys": self.null_keys,
             "nQueries": int(self.order.shape[1]),
             "kept": self.n_kept,
             "wide": wide,
@@ -183,12 +187,13 @@ class AttentionRecorder:
         self._heads: list[int] = []
         self._parts: dict[str, list[Any]] = {}
         self._present: list[NDArray[np.bool_]] = []
-        self._n_keys = 0
+        self._n_keys = self._null_keys = 0
         self.n_rows = 0
 
     def __call__(self, layer: CapturedLayer) -> None:
         """Keep one layer."""
         self._n_keys, self.n_rows = layer.n_keys, self._rows * layer.n_queries
+        self._null_keys = layer.null_keys
         if self.n_rows > MOST_ROWS:
             return
         per_key = 3 if layer.n_keys > 255 else 2
@@ -207,7 +212,7 @@ class AttentionRecorder:
                 "scores": codes,
                 "low": low,
                 "step": step,
-                "goes": _goes(layer.probabilities(head)),
+                "goes": _goes(layer.probabilities(head), layer.null_keys),
             }
             for name, value in found.items():
                 self._parts.setdefault(name, []).append(value)
@@ -221,20 +226,25 @@ class AttentionRecorder:
         stacked = {name: np.stack(parts) for name, parts in self._parts.items()}
         stacked["counts"] = np.ascontiguousarray(stacked["counts"].swapaxes(0, 1))
         return KeptAttention(
-            heads=tuple(self._heads), n_keys=self._n_keys, present=np.stack(self._present), **stacked
+            heads=tuple(self._heads),
+            n_keys=self._n_keys,
+            present=np.stack(self._present),
+            null_keys=self._null_keys,
+            **stacked,
         )
 
 
-def _goes(probabilities: Floats) -> Floats:
-    """The mean probability that queries give to each of :data:`PLACES`.
+def _goes(probabilities: Floats, null_keys: int = 0) -> Floats:
+    """The mean probability that queries give to each of :data:`PLACES`; null keys are none of them.
 
     >>> _goes(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
     array([0.27, 0.07, 0.17, 0.33, 0.17])
     """
     reads = probabilities.sum(axis=1) > 0.5
     query, key = np.indices(probabilities.shape)
-    places = [key == query, key == 0, key == probabilities.shape[1] - 1, key == query - 1, key == query + 1]
-    left, found = np.ones(probabilities.shape, dtype=bool), []
+    last = probabilities.shape[1] - null_keys - 1
+    places = [key == query, key == 0, key == last, key == query - 1, key == query + 1]
+    left, found = key <= last, []
     for place in places:
         found.append((probabilities * (place & left))[reads].sum() / max(1, reads.sum()))
         left &= ~place
@@ -258,12 +268,9 @@ def _rounded_scores(
     Rounding may not change who wins: the winner of a query keeps a larger code than every other key that the
     query may read, unless scores agree.
     """
-    present, bias = layer.readable(head)
-    queries = np.asarray(layer.queries[head], dtype=np.float64)
-    table = (queries @ layer.keys_of(head)[columns].T) * float(layer.scale)
-    if bias is not None:
-        table = table + bias[:, columns]
-    may = present[:, columns]
+    table = layer.affine_scores(head)[:, columns]
+    table = np.where(np.isneginf(table), 0.0, table)
+    may = layer.readable(head)[0][:, columns]
     table = table - table.mean(axis=1, keepdims=True)
     low, high = float(table.min()), float(table.max())
     step = max((high - low) / 254.0, 1e-12)

@@ -258,6 +258,8 @@ def report(
         reading = read(source, text, [one for one in (atlas, shape, flow, kept, rollout) if one is not None])
         found = atlas_of(atlas, reading)
         flows = flow.flows(reading) if flow else ()
+        if read_out is None and getattr(source, "kinds", None):
+            read_out = -1  # what the decoder writes next
         position = _read_out(read_out, reading.tokens, shape.n_readable)
         measured = None
         if rollout is not None and rollout.walks:

@@ -29,7 +29,7 @@ var Routes = (function () {
     data.odd.forEach(function (one) { odd[one.slice(0, 3).join()] = one[3]; });
     return {
       heads: data.heads, starts: starts, rows: total, depth: data.heads.length,
-      nKeys: data.nKeys, nQueries: data.nQueries, kept: data.kept, stops: data.stops, tops: data.tops,
+      nKeys: data.nKeys, nullKeys: data.nullKeys || 0, nQueries: data.nQueries, kept: data.kept, stops: data.stops, tops: data.tops,
       order: numbers(data.order, data.wide), roots: bytes(data.roots), masses: numbers(data.masses,
         data.wide),
       odd: odd, readable: data.readable, present: data.present === null ? null : bytes(data.present),

@@ -154,10 +154,11 @@
   function say(found) {
     var name = visible(words[chosen.token]), end = visible(words[readOut]);
     var where = chosen.column === 0 ? "of the input" : "after " + columnName(chosen.column);
-    var known = Routes.tokens(found.from[0]).filter(function (t) { return t < m.nKeys; }).length; // keys come first
+    var n = m.nKeys - m.nullKeys; // keys come first; null keys are no tokens
+    var known = Routes.tokens(found.from[0]).filter(function (t) { return t < n; }).length;
     var rule = m.stops[chosen.stop];
     var first = "Under " + rule + ", " + name + " " + where;
-    first += chosen.column === 0 ? "" : " can hold something of " + known + " of " + m.nKeys + " positions";
+    first += chosen.column === 0 ? "" : " can hold something of " + known + " of " + n + " positions";
     if (chosen.column < m.depth) {
       first += (chosen.column === 0 ? "" : ", and") + (found.reaches ? " can reach " : " cannot reach ") +
         end + " at the end";

@@ -307,7 +307,7 @@ def verdict_of(
 
 def _places(kept: KeptAttention, atlas: HeadAtlas) -> tuple[dict[str, float], tuple[HeadRole, ...]]:
     """Where attention goes over all heads, and the heads that mostly go to one place."""
-    ends = {"the first token": atlas.key_tokens[0], "the last token": atlas.key_tokens[-1]}
+    ends = {"the first token": atlas.key_tokens[0], "the last token": atlas.key_tokens[-1 - kept.null_keys]}
     names = [
         f"{place} ({shortened(ends[place].translate(CONTROL), 12)})" if place in ends else place
         for place in PLACES
