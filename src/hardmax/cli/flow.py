@@ -170,7 +170,8 @@ def trace(
     """
     check_targets(None, plot)
     counts = whole_numbers(heads, "--heads")
-    shape = hm.Architecture(n_tokens, target.d_token, counts, counts)
+    wide = target.d_token + 1  # for the rank of any score of degree two
+    shape = hm.Architecture(n_tokens, target.d_token, counts, [wide * count for count in counts])
     X = _input(input_file, target, n_tokens, seed)
     plan = hm.estimate_cost(target, shape, n_samples=64, rng=seed, thresholds=False).plan
     result = hm.information_sets(shape, plan, X, keep="all")
@@ -310,6 +311,7 @@ def _print_estimate(result: CostEstimate) -> None:
     meaning = {
         "tokens": "first T with a positive lower exponent, equation (5) repaired",
         "heads": "heads per layer for a plan of maxima",
+        "head_width": "width of one head for the ranks of its scores",
         "counting_heads": "heads per layer that satisfy counting with sets of one token",
         "depth": "layers of these heads for a plan of maxima",
         "lower_width": "width at which the lower exponent is 0",
@@ -318,12 +320,13 @@ def _print_estimate(result: CostEstimate) -> None:
     for name, value in result.thresholds.items():
         found = "none found" if value is None else str(value)
         rows.append([f"threshold: {name.replace('_', ' ')}", found, meaning[name]])
-    narrow = [row for row in result.ranks if row["enough"] is False]
     notes = [result.verdict + "."]
-    if narrow:
+    for row in result.narrow:
+        missed = "no bound is known" if row.missed is None else f"at most {row.missed:.3g}"
         notes.append(
-            f"{len(narrow)} of {len(result.ranks)} scores have a larger rank than their head is wide; no "
-            "cost is made of that."
+            f"Term {row.term} in layer {row.layer}: a score of rank {row.rank} in a head of width "
+            f"{row.head_width}. With the best score of that rank its maximum is missed by ({missed}); all "
+            f"terms together are carried on {_share(row.share, result.n_samples)}."
         )
     notes += [f"- {line}" for line in result.assumptions]
     sizes_of = f"heads {_joined(shape.heads)}, widths {_joined(shape.widths)}"
