@@ -22,12 +22,13 @@ import numpy as np
 from hardmax.bounds.large_integers import positive
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, exponent_of
-from hardmax.flow.costs.estimate import sampled_needs, set_sizes
+from hardmax.flow.costs.estimate import missed_by, sampled_needs, set_sizes
 from hardmax.flow.costs.plan_search import Assignment, Need, assign, plan_for, unproven_terms
 from hardmax.flow.information_sets import information_sets
 from hardmax.results import Result
 from hardmax.targets.naming import as_target
 from hardmax.targets.target import Target
+from hardmax.targets.tokens import Bilinear
 
 _STEPS = 64  # exponents between which a budget chooses: 0, 1/8, 2/8, ...
 
@@ -44,10 +45,20 @@ class Removal:
 
 
 @dataclass(frozen=True)
+class Narrowing:
+    """What happens when the heads of a layer are one narrower than the ranks of their scores."""
+
+    layer: int  # from 1
+    head_width: int  # one less than the suggestion's ranks ask for
+    missed: float | None  # proved: the most by which a maximum is missed; None: no bound is known
+    share: float  # of samples on which CLS still holds the active set
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """One architecture that carries what the target needs."""
 
-    _nested: ClassVar[dict[str, type]] = {"without": Removal}
+    _nested: ClassVar[dict[str, type]] = {"without": Removal, "narrower": Narrowing}
 
     heads: tuple[int, ...]
     widths: tuple[int, ...]
@@ -58,6 +69,9 @@ class Suggestion:
     lower: Fraction  # the least that the law asks of any plan
     share: float  # of samples on which CLS holds the active set
     without: tuple[Removal, ...]  # what breaks if one head is removed, layer by layer
+    ranks: tuple[int, ...] = ()  # the largest known rank of a score, layer by layer: heads are as wide
+    missed: float = 0.0  # proved: no maximum is missed by more, because of heads narrower than their rank
+    narrower: tuple[Narrowing, ...] = ()  # what breaks if heads are narrower, where scores have rank above 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,6 +131,7 @@ class Advice(Result):
             "widths": [_joined(row.widths) for row in rows],
             "parameters": [row.parameters for row in rows],
             "reads": [row.rules for row in rows],
+            "ranks": [_joined(row.ranks) for row in rows],
             "largest set": [max(row.layer_sizes) for row in rows],
             "exponent": [row.exponent for row in rows],
             "lower": [row.lower for row in rows],
@@ -131,6 +146,7 @@ def advise(
     max_depth: int = 3,
     max_heads: int | None = None,
     max_exponent: float | Fraction = 0,
+    max_missed: float = 0.0,
     budget: int | None = None,
     d_ff: int | None = None,
     n_samples: int = 128,
@@ -149,6 +165,9 @@ def advise(
         How deep to look, and how many heads a layer may have; by default as many as the target has needs.
     max_exponent : number
         The cost exponent that widths are chosen for; 0 means that sets fit into their layers uncompressed.
+    max_missed : float
+        How much of a maximum of pairs may be missed because a head is narrower than the rank of its score; 0
+        asks for the full rank. A bound is known for bilinear forms on cubes.
     budget : int, optional
         The parameters that are allowed. Suggestions that do not fit are narrowed, at a higher exponent.
     d_ff : int, optional
@@ -184,6 +203,7 @@ def advise(
     budget = None if budget is None else positive("budget", budget)
     n_suggestions = positive("n_suggestions", n_suggestions)
     allowed = exponent_of("max_exponent", max_exponent).limit_denominator(10**6)
+    allowed_loss = float(exponent_of("max_missed", max_missed))
     generator = np.random.default_rng(rng)
     needs = sampled_needs(target, n_tokens, n_samples, generator)
     X = target.sample(n_samples, n_tokens, generator)
@@ -195,9 +215,10 @@ def advise(
         found.append(((1,), None))  # one head that reads everything
     fitted = []
     for heads, assignment in found:
-        fit = _fitted(target, needs, heads, assignment, n_tokens, allowed, budget, d_ff)
+        ranks, missed = _ranks(target, needs, assignment, len(heads), allowed_loss)
+        fit = _fitted(target, needs, heads, assignment, n_tokens, allowed, budget, d_ff, ranks)
         if fit is not None:
-            fitted.append((fit, assignment))
+            fitted.append((replace(fit, ranks=ranks, missed=missed), assignment))
     fitted.sort(key=lambda each: (each[0].exponent, each[0].parameters, each[0].heads))
     suggestions = tuple(_checked(target, needs, X, *each) for each in fitted[:n_suggestions])
     unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
@@ -281,16 +302,26 @@ def _sizes(
 
 
 def _ranks(
-    target: Target, needs: Sequence[Need], assignment: Assignment | None, depth: int
-) -> tuple[int, ...]:
-    """The largest known rank of a score, layer by layer; 1 where nothing is known."""
-    ranks = [1] * depth
-    if assignment is not None:
-        plan = plan_for(target, needs, assignment, depth)
-        for layer, entries in enumerate(plan.layers):
-            for _, rules in entries:
-                ranks[layer] = max([ranks[layer], *(getattr(rule, "rank", None) or 1 for rule in rules)])
-    return tuple(ranks)
+    target: Target, needs: Sequence[Need], assignment: Assignment | None, depth: int, allowed: float
+) -> tuple[tuple[int, ...], float]:
+    """How wide the heads of every layer must be (known ranks, less if allowed), and what is missed."""
+    ranks, missed = [1] * depth, 0.0
+    if assignment is None:
+        return tuple(ranks), missed
+    for need, place, readings in zip(needs, assignment.tokens, assignment.cls, strict=True):
+        if need.kind == "pair" and place is not None:
+            width, loss = need.width, 0.0
+            while allowed and width > 1:
+                less = missed_by(target, need, width - 1)
+                if less is None or less > allowed:
+                    break
+                width, loss = width - 1, less
+            ranks[place[0]] = max(ranks[place[0]], width)
+            missed = max(missed, loss)
+        elif need.kind == "rank":
+            for layer, _ in readings[1:]:
+                ranks[layer] = max(ranks[layer], need.width)
+    return tuple(ranks), missed
 
 
 def _fitted(
@@ -302,11 +333,11 @@ def _fitted(
     allowed: Fraction,
     budget: int | None,
     d_ff: int | None,
+    ranks: tuple[int, ...],
 ) -> Suggestion | None:
     """The widest choice that the budget allows, not yet run on samples, or None."""
     d, positions = target.d_token, any(need.kind == "positions" for need in needs)
     sizes = _sizes(needs, assignment, n_tokens, len(heads))
-    ranks = _ranks(target, needs, assignment, len(heads))
     for step in range(_STEPS + 1):
         exponent = allowed + Fraction(step, 8)
         widths = tuple(
@@ -327,13 +358,37 @@ def _checked(
     target: Target, needs: Sequence[Need], X: np.ndarray, each: Suggestion, assignment: Assignment | None
 ) -> Suggestion:
     """A suggestion with its share of samples, and with what breaks when a head is removed."""
-    share = 1.0 if assignment is None else _share(target, needs, assignment, each.heads, X)
+    share, narrower = 1.0, tuple[Narrowing, ...]()
+    if assignment is not None:
+        widths = each.ranks if each.missed else None
+        share = _share(target, needs, assignment, each.heads, X, widths)
+        narrower = _narrower(target, needs, assignment, each, X)
     everything = cost_exponents(X.shape[1], target.d_token, each.widths[-1]).law
     without = tuple(
         Removal(layer, left, *_what_is_lost(target, needs, left, X, assignment is None), everything)
         for layer, left in _one_less(each.heads)
     )
-    return replace(each, share=share, without=without)
+    return replace(each, share=share, without=without, narrower=narrower)
+
+
+def _narrower(
+    target: Target, needs: Sequence[Need], assignment: Assignment, each: Suggestion, X: np.ndarray
+) -> tuple[Narrowing, ...]:
+    """Layer by layer, what heads lose that are one narrower than they must be, for bilinear forms."""
+    found = []
+    for layer, rank in enumerate(each.ranks):
+        pairs = [
+            need
+            for need, place in zip(needs, assignment.tokens, strict=True)
+            if place is not None and place[0] == layer and need.width >= rank
+        ]
+        if rank > 1 and pairs and all(isinstance(target.terms[n.terms[0]].function, Bilinear) for n in pairs):
+            widths = [*each.ranks[:layer], rank - 1, *each.ranks[layer + 1 :]]
+            losses = [missed_by(target, need, rank - 1) for need in pairs]
+            missed = None if None in losses else max(loss for loss in losses if loss is not None)
+            share = _share(target, needs, assignment, each.heads, X, widths)
+            found.append(Narrowing(layer + 1, rank - 1, missed, share))
+    return tuple(found)
 
 
 def _what_is_lost(
@@ -354,10 +409,15 @@ def _what_is_lost(
 
 
 def _share(
-    target: Target, needs: Sequence[Need], assignment: Assignment, heads: tuple[int, ...], X: np.ndarray
+    target: Target,
+    needs: Sequence[Need],
+    assignment: Assignment,
+    heads: tuple[int, ...],
+    X: np.ndarray,
+    head_widths: Sequence[int] | None = None,
 ) -> float:
     shape = Architecture(X.shape[1], target.d_token, heads, heads)  # widths play no part in what is learned
-    plan = plan_for(target, needs, assignment, shape.depth)
+    plan = plan_for(target, needs, assignment, shape.depth, head_widths)
     return information_sets(shape, plan, X).learns(target).share
 
 

@@ -367,7 +367,7 @@ class _Narrow:
 def _narrow(
     target: Target, needs: Sequence[Need], architecture: Architecture, X: np.ndarray
 ) -> _Narrow | None:
-    """The plan of maxima that these heads would carry if they were wider, and what they lose; None without."""
+    """The plan of maxima that these heads would carry if they were wider, and what they lose."""
     assignment = assign(needs, architecture.heads)
     if assignment is None:
         return None
@@ -389,7 +389,7 @@ def _narrow(
                 layer + 1,
                 need.width,
                 widths[layer],
-                _missed(target, need, widths[layer]),
+                missed_by(target, need, widths[layer]),
                 share,
             )
             for need, layer in rows
@@ -397,7 +397,8 @@ def _narrow(
     )
 
 
-def _missed(target: Target, need: Need, width: int) -> float | None:
+def missed_by(target: Target, need: Need, width: int) -> float | None:
+    """A proved bound on what the first term of a need loses in heads of this width; None if none is known."""
     term = target.terms[need.terms[0]]
     if need.kind != "pair" or not isinstance(term, Term):
         return None
@@ -477,9 +478,9 @@ def _verdict(
         if narrow is not None and narrow.rows:
             first = narrow.rows[0]
             return (
-                f"the heads are enough but too narrow: the score of term {first.term} has rank {first.rank} and "
-                f"a head of layer {first.layer} width {first.head_width}; reading everything, {size} tokens: "
-                f"{cost}"
+                f"the heads are enough but too narrow: the score of term {first.term} has rank {first.rank} "
+                f"and a head of layer {first.layer} width {first.head_width}; reading everything, {size} "
+                f"tokens: {cost}"
             )
         return f"no plan of maxima was found with these heads; reading everything, {size} tokens: {cost}"
     how = {"positions": "reading fixed positions"}.get(rules, f"{rules} retrieval")
@@ -513,8 +514,8 @@ def _assumptions(target: Target, rules: Rules, n_samples: int, unproven: tuple[i
         "the lower exponent rests on counting comparisons by the repaired equation (5), a heuristic, and on "
         "the tokens that CLS must hold in the end",
         f"{plan}; ties between tokens are ignored",
-        "sets are pruned to what is used later; a head carries a score only if it is as wide as the rank of the "
-        "score, where that is known (bilinear forms and other polynomials of degree two, k-th best tokens)",
+        "sets are pruned to what is used later; a head carries a score only if it is as wide as the rank of "
+        "the score, where that is known (polynomials of degree two, k-th best tokens)",
         "what the feed-forward blocks must compute from the sets is not charged",
     ]
     if rules in ("positions", "max-position and positions"):

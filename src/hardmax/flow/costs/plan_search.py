@@ -240,9 +240,8 @@ def plan_for(
         else:
             term = _term(target, need)
             before = (last_found[i],) if step else None
-            rank = BELOW if step else None
             score = _below(term) if step else _token_score(term)
-            rule = MaxPosition(score, (0,), query_slots=before, rank=rank)
+            rule = MaxPosition(score, (0,), query_slots=before, rank=BELOW if step else 1)
             last_found[i], n_slots = cls_slots, 1
         layers[layer].setdefault("cls", []).append(rule)
         cls_slots += n_slots

@@ -135,9 +135,7 @@ def _norm_is_below(A: Floats, B: Floats, bound: float) -> bool:
     )
     gram = difference.transpose() * difference
     square = rational(bound) ** 2
-    table = [
-        [(square if i == j else 0) - gram[i, j] for j in range(columns)] for i in range(columns)
-    ]
+    table = [[(square if i == j else 0) - gram[i, j] for j in range(columns)] for i in range(columns)]
     return is_positive_definite(flint.fmpq_mat(table))
 
 
