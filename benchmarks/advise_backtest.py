@@ -2,14 +2,14 @@
 
     make backtest
     python benchmarks/advise_backtest.py predict     # writes docs/results/advise-backtest-predictions.json
-    python benchmarks/advise_backtest.py train       # resumable: every run is one line of out/backtest/runs.jsonl
+    python benchmarks/advise_backtest.py train       # resumable, one line of out/backtest/runs.jsonl per run
     python benchmarks/advise_backtest.py report      # writes docs/results/advise-backtest.md and .json
 
-For every task the first suggestion of ``hm.advise`` meets a rival: one head or one layer less, the same widths
-cut into heads narrower than the rank of a score, no positions, or (where the adviser says that the small one
-is enough) one that has more. The rival has at least as many parameters. Both are trained at two budgets, the
-widths that the adviser suggests and twice these, with the same number of steps and the same seeds; the best
-validation NMSE over the seeds counts.
+For every task the first suggestion of ``hm.advise`` meets a rival: one head or one layer less, the same
+widths cut into heads narrower than the rank of a score, no positions, or (where the adviser says that the
+small one is enough) one that has more. The rival has at least as many parameters, positions not counted. Both
+are trained at two budgets, the widths that the adviser suggests and twice these, with the same number of
+steps and the same seeds; the best validation NMSE over the seeds counts.
 
 What counts as a hit was fixed before any training:
 
@@ -236,8 +236,8 @@ def predict() -> None:
         sys.exit(f"{PREDICTIONS} exists; predictions are made once, before training.")
     rows = predictions()
     stored = {
-        "hit": f"suggestion at most {SMALL}, and the rival at least {FACTOR:g} times as much (fails) or neither "
-        f"{FACTOR:g} times worse than the other (does as well)",
+        "hit": f"suggestion at most {SMALL}, and the rival at least {FACTOR:g} times as much (fails) or "
+        f"neither {FACTOR:g} times worse than the other (does as well)",
         "seeds": list(SEEDS),
         "sha256": digest(rows),
         "predictions": rows,
@@ -304,8 +304,9 @@ def train_all() -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
             print(
-                f"{number}/{len(everything)} {row['task']}, {row['budget']}, {who} {tuple(row[who]['heads'])}, "
-                f"seed {seed}: {result.best:.2e} ({result.cpu_seconds:.1f} CPU s)",
+                f"{number}/{len(everything)} {row['task']}, {row['budget']}, {who} "
+                f"{tuple(row[who]['heads'])}, seed {seed}: {result.best:.2e} "
+                f"({result.cpu_seconds:.1f} CPU s)",
                 flush=True,
             )
 
@@ -355,9 +356,9 @@ def report() -> None:
     for row in found:
         twice = ", twice as wide" if row["budget"] != "suggested widths" else ""
         lines.append(
-            f"| {row['task']}{twice} | {row['n_tokens']} | {_short(row['suggestion'])} | {_short(row['rival'])} | "
-            f"{row['prediction'].removeprefix('the rival ')} | {min(row['nmse']):.1e} | "
-            f"{min(row['rival_nmse']):.1e} | {row['verdict']} |"
+            f"| {row['task']}{twice} | {row['n_tokens']} | {_short(row['suggestion'])} | "
+            f"{_short(row['rival'])} | {row['prediction'].removeprefix('the rival ')} | "
+            f"{min(row['nmse']):.1e} | {min(row['rival_nmse']):.1e} | {row['verdict']} |"
         )
     page = RESULTS / "advise-backtest.md"
     text = page.read_text()

@@ -178,11 +178,18 @@ def assign(
     ranked = any(need.kind == "rank" for need in needs)
 
     def read(start: int, times: int, width: int) -> tuple[tuple[int, int], ...]:
-        """Heads of CLS in ``times`` different layers from ``start`` on, empty where there are too few."""
-        free = [l for l in range(start, depth) if of_cls[l] < heads[l] and widths[l] >= width]
+        """Heads of CLS in ``times`` different layers from ``start`` on, all but the first as wide as asked;
+        empty where there are too few."""
+        free = [layer for layer in range(start, depth) if of_cls[layer] < heads[layer]]
         if ranked:
             free.sort(key=lambda layer: of_cls[layer] - heads[layer])
-        chosen = sorted(free[:times]) if len(free) >= times else []
+        wide = [layer for layer in free if widths[layer] >= width]
+        chosen = sorted(wide[:times]) if len(wide) >= times else []
+        for first in () if chosen else sorted(free):
+            later = [layer for layer in wide if layer > first]
+            if len(later) >= times - 1:
+                chosen = [first, *sorted(later[: times - 1])]
+                break
         for layer in chosen:
             of_cls[layer] += 1
         return tuple((layer, of_cls[layer] - 1) for layer in chosen)
