@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
 
 import hardmax as hm
+from hardmax.flow.theorems import hops as module
 from hardmax.flow.theorems.hops import hop_plan
 
 
-def hop(letters: tuple[int, ...], t: int) -> int | None:
+def hop(letters: Sequence[int], t: int) -> int | None:
     """By definition: the last s up to t before which stands the letter of t."""
     return max((s for s in range(1, t + 1) if letters[s - 1] == letters[t]), default=None)
 
 
-def hops(letters: tuple[int, ...], k: int) -> int | None:
+def hops(letters: Sequence[int], k: int) -> int | None:
     t: int | None = len(letters) - 1
     for _ in range(k):
         if t is None:
@@ -59,3 +62,31 @@ def test_one_layer_less_does_not_follow_all_hops():
         X = np.array([[(letter, t) for t, letter in enumerate(letters)] for letters in inputs], dtype=float)
         found = hm.information_sets(shape, plan, X).sets(shape.depth).argmax(axis=1)
         assert found.tolist() != [hops(letters, k + 1) for letters in inputs]
+
+
+def test_the_definition_row_by_row_is_the_definition_on_arrays():
+    letters = np.random.default_rng(0).integers(0, 3, (300, 10))
+    for k in (1, 2, 5):
+        expected = [hops(row, k) for row in letters.tolist()]
+        assert module.hops(letters, k).tolist() == [-1 if place is None else place for place in expected]
+
+
+def test_the_score_of_rank_three_has_the_winners_of_the_hop():
+    """N (2ab - b^2) + 4^s - 2 16^s / 4^(p+1) in rationals, for every text of three letters."""
+    T = 5
+    N = 2 * 16**T + 1
+    for letters in product(range(3), repeat=T):
+        for p in range(T):
+            wanted = hop(letters, p)
+            if wanted is not None:
+                a = letters[p]
+                scores = [
+                    N * (2 * a * letters[s - 1] - letters[s - 1] ** 2)
+                    + 4**s
+                    - Fraction(2 * 16**s, 4 ** (p + 1))
+                    for s in range(1, T)
+                ]
+                assert 1 + scores.index(max(scores)) == wanted
+                if p == T - 1:
+                    plain = [N * (2 * a * letters[s - 1] - letters[s - 1] ** 2) + s for s in range(1, T)]
+                    assert 1 + plain.index(max(plain)) == wanted

@@ -24,7 +24,15 @@ import numpy as np
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons, score_ranks
-from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, plan_for, unproven_terms
+from hardmax.flow.costs.plan_search import (
+    Need,
+    assign,
+    global_plan,
+    narrow_error,
+    needs_of,
+    plan_for,
+    unproven_terms,
+)
 from hardmax.flow.costs.score_rank import missed_maximum
 from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import Plan
@@ -67,7 +75,10 @@ class NarrowHead:
     rank: int  # that the score needs
     head_width: int
     missed: float | None  # proved: the most that the maximum is missed by; None where no bound is known
-    share: float  # of samples on which CLS holds the active set with scores cut to this rank, all terms alike
+    share: (
+        float  # of samples on which CLS holds the active set with all scores cut to the width of their heads
+    )
+    error: float | None = None  # measured on samples, of all terms together: the NMSE with scores cut so
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -380,7 +391,9 @@ def _narrow(
             if widths[layer] < need.width:
                 rows.append((need, layer))
     cut = information_sets(architecture, plan_for(target, needs, assignment, depth, widths), X)
-    share = cut.learns(target).share if all(need.kind == "pair" for need, _ in rows) else 0.0
+    pairs = all(need.kind == "pair" for need, _ in rows)
+    share = cut.learns(target).share if pairs else 0.0
+    error = narrow_error(target, needs, assignment, widths, X) if pairs else None
     return _Narrow(
         plan,
         tuple(
@@ -391,6 +404,7 @@ def _narrow(
                 widths[layer],
                 missed_by(target, need, widths[layer]),
                 share,
+                error,
             )
             for need, layer in rows
         ),
@@ -480,13 +494,20 @@ def _verdict(
             return (
                 f"the heads are enough but too narrow: the score of term {first.term} has rank {first.rank} "
                 f"and a head of layer {first.layer} width {first.head_width}; reading everything, {size} "
-                f"tokens: {cost}"
+                f"tokens: {cost}{_instead(first)}"
             )
         return f"no plan of maxima was found with these heads; reading everything, {size} tokens: {cost}"
     how = {"positions": "reading fixed positions"}.get(rules, f"{rules} retrieval")
     tail = ", and no less" if lower == upper else f", at least epsilon^-{_decimal(lower)}"
     carries = "carries what it needs on all samples" if only_seen else "carries what it needs"
     return f"{how} {carries} with sets of up to {size} tokens: {cost}{tail}"
+
+
+def _instead(row: NarrowHead) -> str:
+    """What narrow heads do, measured."""
+    if row.error is None:
+        return ""
+    return f"; with scores cut to the widths of the heads the NMSE is {row.error:.2g} on samples"
 
 
 def exponent_range(lower: Fraction, upper: Fraction) -> str:

@@ -11,13 +11,21 @@ numbers: in layer 1 every token reads the one before it, in layer 2 it finds :ma
 layer goes from :math:`f^a` to :math:`f^{2a}`, by reading the token that was found, or to
 :math:`f^{2a+1}`, by reading the one that *that* token would find. The binary digits of k say which.
 
-Tokens are (letter, position), whole numbers, so that scores are exact.
+Tokens are (letter, position), whole numbers, so that scores are exact. Heads of width 3 suffice: with a, p
+the letter and position of the query, b the letter before the key and s its position, the score
+
+.. math:: N (2ab - b^2) + 4^s - 2 \cdot 16^s / 4^{p+1}, \qquad N > 2 \cdot 16^T,
+
+has the winners of "b = a, s at most p, s largest" wherever there is such a key: matching keys up to p have
+:math:`N a^2` plus a positive number that grows with s, the others less than :math:`N a^2`. It has rank 3, and
+:math:`N (2ab - b^2) + s`, of rank 2, does where p is the last position. "The token at position p" is
+:math:`2ps - s^2`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.flow.architectures import Architecture
@@ -59,17 +67,34 @@ def hop_plan(n_tokens: int, k: int = 1) -> tuple[Architecture, Plan]:
     layers: list[dict[str, list[Rule]]] = [
         {"tokens": [Positions(lambda t: [t - 1] if t else [])], "cls": [Positions([T - 1])]}
     ]
-    found = (0, 0)  # the slots of tokens and of CLS that hold what was found so far: themselves
     for number, digit in enumerate("1" + digits):
-        score = _next_hop if digit == "1" else _same_token
+        score, rank = (_next_hop, 3 if k > 1 else 2) if digit == "1" else (_same_token, 2)
+        at = 2 if number else 0  # the slot of a token that holds what it found so far: at first itself
+        of_tokens = MaxPosition(score, (at,), (0, 1), query_slots=(at,), key_slots=(0, 1), rank=rank)
+        of_cls = MaxPosition(score, (at,), False, query_slots=(0,), key_slots=(0, 1), rank=rank)
         last = number == len(digits)
-        kept = (found[0],)
-        of_tokens = MaxPosition(score, kept, query_slots=(found[0],), key_slots=(0, 1))
-        of_cls = MaxPosition(score, kept, not last, query_slots=(found[1],), key_slots=(0, 1))
         layers.append({"cls": [of_cls]} if last else {"tokens": [of_tokens], "cls": [of_cls]})
-        found = (2 + number, 1 + number)
     depth = len(layers)
     return Architecture(T, 2, (1,) * depth, 2), Plan(layers)
+
+
+def hops(sequences: ArrayLike, k: int = 1) -> NDArray[np.int64]:
+    """f^k(T-1) of every sequence of letters (B, T), by the definition; -1 where a hop has no answer.
+
+    Examples
+    --------
+    >>> hops([[1, 0, 4, 1, 2, 0, 1, 4, 1, 3, 4, 0]], 2), hops([[0, 1, 2]])
+    (array([4]), array([-1]))
+    """
+    letters = np.asarray(sequences)
+    rows, places = np.arange(len(letters)), np.arange(letters.shape[1])
+    at = np.full(len(letters), letters.shape[1] - 1, dtype=np.int64)
+    for _ in range(positive("k", k)):
+        asked = letters[rows, at]
+        behind = (letters[:, :-1] == asked[:, None]) & (places[1:] <= at[:, None])
+        found = np.where(behind, places[1:], -1).max(axis=1)
+        at = np.where(at < 0, -1, found)
+    return at
 
 
 def _same_token(queries: Floats, keys: Floats) -> Floats:
