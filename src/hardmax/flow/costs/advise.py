@@ -28,6 +28,7 @@ from hardmax.flow.costs.plan_search import (
     Need,
     assign,
     narrow_error,
+    own_partners,
     plan_for,
     unproven_terms,
 )
@@ -260,6 +261,7 @@ def advise(
     suggestions = tuple(_checked(target, needs, X, *each) for each in fitted[:n_suggestions])
     unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
     words = [f"{need}: {_WORDS[need.kind]}" for need in needs]
+    words += [_needs_a_mask(need, share) for need in needs if (share := own_partners(target, need, X)) > 0]
     if unproven:
         listed = _joined([i + 1 for i in unproven])
         words.append(
@@ -330,6 +332,13 @@ def _share_of_hops(
     right = held.sum(axis=1) == 1
     right &= held.argmax(axis=1) == hops(letters, k)
     return float(right.mean())
+
+
+def _needs_a_mask(need: Need, share: float) -> str:
+    return (
+        f"{need}: two different tokens, but {share:.0%} of the sampled tokens would be their own best "
+        "partner; the heads of the tokens need a mask that keeps them from reading themselves."
+    )
 
 
 _WORDS = {

@@ -30,6 +30,7 @@ from hardmax.flow.costs.plan_search import (
     global_plan,
     narrow_error,
     needs_of,
+    own_partners,
     plan_for,
     unproven_terms,
 )
@@ -308,7 +309,13 @@ def estimate_cost(
         ranks=tuple(score_ranks(ranked).rows),
         thresholds=_thresholds(target, needs, architecture, layer_sizes) if thresholds else {},
         verdict=_verdict(rules, max(layer_sizes), sizes.exponent, upper, bool(unproven), narrow),
-        assumptions=_assumptions(target, rules, n_samples, unproven),
+        assumptions=_assumptions(
+            target,
+            rules,
+            n_samples,
+            unproven,
+            max((own_partners(target, need, X) for need in needs), default=0.0),
+        ),
         narrow=() if narrow is None else narrow.rows,
     )
 
@@ -519,7 +526,14 @@ def _decimal(value: Fraction) -> str:
     return str(value) if value.denominator == 1 else f"{float(value):.4g}"
 
 
-def _assumptions(target: Target, rules: Rules, n_samples: int, unproven: tuple[int, ...]) -> tuple[str, ...]:
+def _assumptions(
+    target: Target, rules: Rules, n_samples: int, unproven: tuple[int, ...], own: float
+) -> tuple[str, ...]:
+    masks = []
+    if own > 0 and rules != "global":
+        masks = [
+            "tokens are kept from reading themselves by a mask, which the paper's transformer does not have"
+        ]
     plan = f"the plan is right by construction and was run on {n_samples} samples"
     if rules == "global":
         plan = "reading everything learns every target"
@@ -535,6 +549,7 @@ def _assumptions(target: Target, rules: Rules, n_samples: int, unproven: tuple[i
         "the lower exponent rests on counting comparisons by the repaired equation (5), a heuristic, and on "
         "the tokens that CLS must hold in the end",
         f"{plan}; ties between tokens are ignored",
+        *masks,
         "sets are pruned to what is used later; a head carries a score only if it is as wide as the rank of "
         "the score, where that is known (polynomials of degree two, k-th best tokens)",
         "what the feed-forward blocks must compute from the sets is not charged",

@@ -256,6 +256,29 @@ def plan_for(
     return Plan(layers)
 
 
+def own_partners(target: Target, need: Need, X: Floats) -> float:
+    """The share of tokens of ``X`` that would be their own best partner in a pair of different tokens.
+
+    0 where a token may be paired with itself. Measured on at most 64 inputs.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> target = hm.targets.parse("min(s!=t) |x[s] - x[t]|^2", d=2)
+    >>> X = target.sample(20, 6)
+    >>> own_partners(target, needs_of(target, X)[0], X)
+    1.0
+    """
+    term = target.terms[need.terms[0]]
+    if need.kind != "pair" or isinstance(term, FixedTerm) or term.tuples in ("all", "unordered"):
+        return 0.0
+    X = X[:64]
+    x, y = np.broadcast_arrays(X[:, :, None], X[:, None])
+    values = _value(term, x, y)  # of the pair (x(s), x(t)) at [s, t]
+    own = np.diagonal(values, axis1=1, axis2=2)
+    return float((own >= values.max(axis=1)).mean())
+
+
 def narrow_error(
     target: Target, needs: Sequence[Need], assignment: Assignment, head_widths: Sequence[int], X: Floats
 ) -> float | None:
