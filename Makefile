@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models everything test test-slow lint format bench memory cluster experiments sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
+.PHONY: help backtest demo models everything test test-slow lint format bench memory cluster experiments sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -72,6 +72,10 @@ memory: $(VENV)/has-test ## measure the peak memory of millions of cells (about 
 cluster: $(VENV)/has-test ## measure tasks on a Dask cluster of two processes, simulate 16 to 4,096 workers (about five minutes)
 	@$(RUN) benchmarks/cluster.py measure line-1e8 deep-1e7
 	@$(RUN) benchmarks/cluster.py simulate out/tasks-line-1e8.json out/tasks-deep-1e7.json
+
+backtest: $(VENV)/has-plot ## train what the adviser predicted of forty tasks (about half an hour on one core, resumable)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) benchmarks/advise_backtest.py train
+	@$(RUN) benchmarks/advise_backtest.py report
 
 experiments: $(VENV)/has-plot ## train every experiment of the infoflow paper, quick profile (about five minutes on two cores)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) benchmarks/experiments.py

@@ -391,6 +391,11 @@ def test_a_file_of_an_earlier_version_is_read_and_written_again_with_the_same_co
     for heads in (before.get("heads"), before.get("atlas", {}).get("heads")):
         if isinstance(heads, dict):
             heads.pop("certified", None)  # a column that said true everywhere
+    if kind == "Advice":  # ranks were not said then
+        for each in before["suggestions"]:
+            each |= {"ranks": [], "missed": 0.0, "narrower": []}
+    if kind == "CostEstimate":
+        before["narrow"] = []
     if kind == "CellCount":
         before["n_zero"] = 0  # zeros were not proven then
     np.testing.assert_equal(after, before)

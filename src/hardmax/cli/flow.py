@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ def estimate(
 
 
 @flow.command()
-@target_options
+@partial(target_options, hops=True)
 @click.option("--max-depth", type=int, default=3, show_default=True, help="How many layers at most.")
 @click.option("--max-heads", type=int, help="How many heads per layer at most.")
 @click.option("--exponent", type=float, default=0.0, show_default=True, help="The cost exponent to aim at.")
@@ -109,7 +110,7 @@ def estimate(
 @click.option("--samples", type=int, default=128, show_default=True, help="Inputs on which plans are run.")
 @output_options
 def advise(
-    target: Target,
+    target: Target | str,
     n_tokens: int,
     seed: int,
     max_depth: int,
@@ -126,6 +127,7 @@ def advise(
     \b
     Examples:
       hardmax flow advise pairwise:4 --n-tokens 64
+      hardmax flow advise k-hop:5 --n-tokens 64 --max-depth 4
       hardmax flow advise "max(t) x[t][0] + min(s!=t) |x[s] - x[t]|^2" --d 2 --n-tokens 32 --budget 5000
     """
     check_targets(out, plot)
@@ -170,7 +172,8 @@ def trace(
     """
     check_targets(None, plot)
     counts = whole_numbers(heads, "--heads")
-    shape = hm.Architecture(n_tokens, target.d_token, counts, counts)
+    wide = target.d_token + 1  # for the rank of any score of degree two
+    shape = hm.Architecture(n_tokens, target.d_token, counts, [wide * count for count in counts])
     X = _input(input_file, target, n_tokens, seed)
     plan = hm.estimate_cost(target, shape, n_samples=64, rng=seed, thresholds=False).plan
     result = hm.information_sets(shape, plan, X, keep="all")
@@ -310,6 +313,7 @@ def _print_estimate(result: CostEstimate) -> None:
     meaning = {
         "tokens": "first T with a positive lower exponent, equation (5) repaired",
         "heads": "heads per layer for a plan of maxima",
+        "head_width": "width of one head for the ranks of its scores",
         "counting_heads": "heads per layer that satisfy counting with sets of one token",
         "depth": "layers of these heads for a plan of maxima",
         "lower_width": "width at which the lower exponent is 0",
@@ -318,12 +322,12 @@ def _print_estimate(result: CostEstimate) -> None:
     for name, value in result.thresholds.items():
         found = "none found" if value is None else str(value)
         rows.append([f"threshold: {name.replace('_', ' ')}", found, meaning[name]])
-    narrow = [row for row in result.ranks if row["enough"] is False]
     notes = [result.verdict + "."]
-    if narrow:
+    for row in result.narrow:
         notes.append(
-            f"{len(narrow)} of {len(result.ranks)} scores have a larger rank than their head is wide; no "
-            "cost is made of that."
+            f"Term {row.term} in layer {row.layer}: a score of rank {row.rank} in a head of width "
+            f"{row.head_width}; with the best score of that rank {_loss(row.missed, row.error)}, carried on "
+            f"{_share(row.share, result.n_samples)}."
         )
     notes += [f"- {line}" for line in result.assumptions]
     sizes_of = f"heads {_joined(shape.heads)}, widths {_joined(shape.widths)}"
@@ -338,6 +342,7 @@ def _print_advice(result: Advice) -> None:
             _joined(each.widths),
             str(each.parameters),
             each.rules,
+            _joined(each.ranks),
             str(max(each.layer_sizes)),
             exponent_range(each.lower, each.exponent).removeprefix("exponent "),
             "always" if each.rules == "everything" else f"{each.share:.1%}",
@@ -346,12 +351,18 @@ def _print_advice(result: Advice) -> None:
     ]
     notes = [
         f"carried: on how many of {result.n_samples:,} sampled inputs CLS ends with every token that the "
-        "target depends on; nothing was trained.",
+        "target depends on.",
         *result.needs,
     ]
     if not rows:
         notes.append("No architecture fits into the budget; try a larger one.")
     else:
+        notes.insert(0, f"The first {result.what_was_done()}.")
+        for less in result.suggestions[0].narrower:
+            notes.append(
+                f"With heads of width {less.head_width} in layer {less.layer}, one less than the rank of a "
+                f"score: {_loss(less.missed, less.error)}, carried on {less.share:.1%} of the samples."
+            )
         for removal in result.suggestions[0].without:
             without = f"Without one head of layer {removal.layer} of the first"
             if not removal.heads:
@@ -362,9 +373,17 @@ def _print_advice(result: Advice) -> None:
                 f"{removal.share:.1%} of the samples; reading everything instead has exponent "
                 f"{removal.global_exponent}."
             )
-    columns = ["heads", "widths", "parameters", "reads", "largest set", "exponent", "carried"]
+    columns = ["heads", "widths", "parameters", "reads", "ranks", "largest set", "exponent", "carried"]
     title = f"{counted(len(rows), 'architecture')} for {counted(result.n_tokens, 'token')}: {result.target}"
     print_table(title, columns, rows, notes)
+
+
+def _loss(missed: float | None, error: float | None) -> str:
+    """What narrow heads lose: proved, and measured."""
+    proved = "no bound on what a maximum misses is known"
+    if missed is not None:
+        proved = f"a maximum is missed by at most {missed:.3g}"
+    return proved if error is None else f"{proved}, NMSE {error:.2g} on samples"
 
 
 def _share(share: float, n_samples: int) -> str:

@@ -15,19 +15,25 @@ from hardmax.cli.outputs import FILE
 DOMAINS = ("cube01", "cube11", "gaussian")
 
 
-def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command TARGET and the options that say which one is meant; it receives the target itself."""
+def target_options(command: Callable[..., Any], *, hops: bool = False) -> Callable[..., Any]:
+    """Give a command TARGET and the options that say which one is meant; it receives the target itself.
+
+    With ``hops`` it takes induction and k-hop:K as well, which are no targets, and receives their name.
+    """
 
     @wraps(command)
     def with_target(
         target: str, d_token: int | None, matrices: Path | None, domain: str | None, seed: int, **others: Any
     ) -> Any:
         from hardmax.targets import named
+        from hardmax.targets.tasks import hops_of
 
         given: Any = None if matrices is None else read_arrays(matrices)
         if given is not None and len(given) == 1:
             (given,) = given.values()
-        found = named(target, matrices=given, d=d_token, domain=domain, rng=seed)
+        found: Any = target
+        if not hops or hops_of(target) is None:
+            found = named(target, matrices=given, d=d_token, domain=domain, rng=seed)
         return command(target=found, seed=seed, **others)
 
     reading: Callable[..., Any] = with_target

@@ -53,6 +53,32 @@ def pivots(reduced: flint.fmpq_mat | flint.fmpz_mat, rank: int) -> list[int]:
     return [next(c for c in range(reduced.ncols()) if reduced[i, c] != 0) for i in range(rank)]
 
 
+def exact_rank(matrix: Any) -> int:
+    """The rank of a matrix of finite floats, integers or fractions, without rounding.
+
+    >>> exact_rank([[1.0, 2.0], [2.0, 4.0]]), exact_rank([[0.1, 1], [0.3, 3]])
+    (1, 2)
+    """
+    rows = [[rational(value) for value in row] for row in matrix]
+    return int(flint.fmpq_mat(rows).rank()) if rows and rows[0] else 0
+
+
+def is_positive_definite(matrix: flint.fmpq_mat) -> bool:
+    """Whether a symmetric rational matrix is positive definite: elimination meets positive pivots only.
+
+    >>> [is_positive_definite(flint.fmpq_mat([[a, 1], [1, a]])) for a in (2, 1)]
+    [True, False]
+    """
+    rows = [[matrix[i, j] for j in range(matrix.ncols())] for i in range(matrix.nrows())]
+    for k, pivot_row in enumerate(rows):
+        if pivot_row[k] <= 0:
+            return False
+        for row in rows[k + 1 :]:
+            factor = row[k] / pivot_row[k]
+            row[k:] = [a - factor * b for a, b in zip(row[k:], pivot_row[k:], strict=True)]
+    return True
+
+
 def dot(u: Sequence[flint.fmpq], v: Sequence[Any]) -> flint.fmpq:
     """The exact product of two vectors of rationals, of which the second may hold integers.
 

@@ -9,7 +9,14 @@ P2's law is about functions whose active set stays bounded as sequences grow. Tw
   marks and keys are apart.
 
 The others have no such form, and naming one raises an error that says why and what is known
-(:data:`ELSEWHERE`).
+(:data:`ELSEWHERE`). What can be computed here is: plans for induction and hops in
+:mod:`hardmax.flow.theorems.hops`, means and majorities by a transformer with equal scores in the tests. The
+rest is cited: Hahn, *Theoretical limitations of self-attention in neural sequence models* (TACL 2020); Hao,
+Angluin and Frank, *Formal language recognition by hard attention transformers* (TACL 2022), which shows that
+one winner per head stays in AC0; Chiang and Cholak, *Overcoming a theoretical limitation of self-attention*
+(ACL 2022); Kozachinskiy, Steifer and Walega, *Parity, sensitivity, and transformers* (arXiv 2602.05896);
+Sanford, Hsu and Telgarsky, *Transformers, parallel computation, and logarithmic depth* (ICML 2024, theorem
+4.2 and corollary 4.3) and *One-layer transformers fail to solve the induction heads task* (arXiv 2408.14332).
 """
 
 from __future__ import annotations
@@ -38,8 +45,9 @@ class KnownElsewhere:
 ELSEWHERE = {
     "parity": KnownElsewhere(
         "parity depends on every token",
-        "hard attention computes it at no fixed depth (Hahn 2020); softmax attention can, with two layers "
-        "whose margins shrink as T grows (Chiang and Cholak 2022)",
+        "hard attention with one winner computes it at no fixed depth (Hahn 2020), softmax attention not in "
+        "one layer (Kozachinskiy, Steifer and Walega 2026) but in two, with margins that shrink like 1/T "
+        "unless layers are normalised (Chiang and Cholak 2022)",
         True,
     ),
     "majority": KnownElsewhere(
@@ -51,7 +59,7 @@ ELSEWHERE = {
     "mean-pooling": KnownElsewhere(
         "a mean depends on every token",
         "one head with equal scores computes it exactly in one layer, by softmax at any temperature and by "
-        "hardmax with ties",
+        "hardmax if ties are averaged",
         True,
     ),
     "sorting": KnownElsewhere(
@@ -62,20 +70,39 @@ ELSEWHERE = {
     ),
     "induction": KnownElsewhere(
         "induction reads the token behind a match, and tuples of a target do not know who stands behind whom",
-        "two layers of one head each suffice, one that copies the token before and one that matches; one "
-        "layer needs a size that grows with T (Sanford, Hsu and Telgarsky 2024); the match alone is "
-        "associative-recall",
+        "two layers of one head each suffice, and hm.advise has such a plan; in one layer heads times width "
+        "times bits must grow in proportion to T (Sanford, Hsu and Telgarsky 2024); "
+        "the match alone is associative-recall",
         False,
     ),
     "k-hop": KnownElsewhere(
-        "each hop of k-hop recall starts where the last one ended, and no plan of maxima is known for chains "
-        "of tokens",
-        "about log2(k) layers suffice, and fewer do not unless a conjecture on parallel computation fails "
-        "(Sanford, Hsu and Telgarsky 2024); one hop is associative-recall",
+        "each hop of k-hop recall starts where the last one ended, and tuples of a target are no chains",
+        "floor(log2 k) + 2 layers of one head suffice, and hm.advise has such a plan; with heads times width "
+        "of order k^(1-c) the depth is at least of order log k, unless a conjecture on parallel computation "
+        "fails (Sanford, Hsu and Telgarsky 2024); one hop is induction",
         False,
     ),
 }
 """Tasks of which P2 says nothing, with the reason and what is known."""
+
+
+def hops_of(text: object) -> int | None:
+    """How many hops a name asks for: 1 for ``"induction"``, K for ``"k-hop:K"``; None for anything else.
+
+    Examples
+    --------
+    >>> hops_of("induction"), hops_of("k-hop:3"), hops_of("parity")
+    (1, 3, None)
+    """
+    name, _, rest = str(text).strip().partition(":")
+    if name == "induction" and not rest:
+        return 1
+    if name != "k-hop":
+        return None
+    if not rest.isdigit() or int(rest) < 1:
+        raise InvalidInputError(f"k-hop must be followed by a number, as in k-hop:3, but was {rest!r}.")
+    return int(rest)
+
 
 NAMES = ("copy", "associative-recall", *ELSEWHERE)
 

@@ -120,7 +120,7 @@ def test_what_was_only_seen_is_not_called_right_by_construction():
 
 def test_tied_tokens_are_read_again_by_the_second_best():
     target = hm.targets.kth_largest(2)
-    plan = hm.estimate_cost(target, hm.Architecture(3, 1, (1, 1), 1), n_samples=8, thresholds=False).plan
+    plan = hm.estimate_cost(target, hm.Architecture(3, 1, (1, 1), 2), n_samples=8, thresholds=False).plan
     flow = hm.information_sets(hm.Architecture(3, 1, (1, 1), 1), plan, np.ones((1, 3, 1)))
     assert flow.sets(2).sum() == 1
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import hardmax as hm
 from hardmax.errors import GrowingActiveSetError, InvalidInputError
+from hardmax.training.fused import FusedSteps
+from hardmax.training.layout import TransformerShape
 
 
 @pytest.mark.parametrize(
@@ -103,10 +107,39 @@ def test_tasks_whose_active_set_grows_are_refused_with_what_is_known(name, known
     assert known in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["induction", "k-hop:3"])
-def test_tasks_without_a_plan_of_maxima_point_to_what_there_is(name):
-    with pytest.raises(InvalidInputError, match="associative-recall"):
+@pytest.mark.parametrize(("name", "near"), [("induction", "associative-recall"), ("k-hop:3", "induction")])
+def test_chains_are_no_targets_and_point_to_what_there_is(name, near):
+    with pytest.raises(InvalidInputError, match=r"hm\.advise has such a plan") as raised:
         hm.targets.named(name)
+    assert near in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "widths"),
+    [
+        ("induction", (1, 1), (4, 2)),
+        ("k-hop:3", (1, 1, 1), (4, 6, 3)),
+        ("k-hop:4", (1, 1, 1, 1), (4, 6, 6, 2)),
+    ],
+)
+def test_the_adviser_has_plans_for_chains(name, heads, widths):
+    advice = hm.advise(name, n_tokens=48, max_depth=4)
+    first, everything = advice.suggestions
+    assert (first.heads, first.widths, first.share, first.exponent) == (heads, widths, 1.0, 0)
+    assert (everything.heads, everything.widths) == ((1,), (96,))
+    assert advice.what_was_done() == (
+        "carries what it needs on 100 % of 128 sampled inputs; nothing was trained"
+    )
+    assert "nothing was run" in advice.what_was_done(1)
+
+
+def test_chains_that_do_not_fit_are_said():
+    assert hm.advise("k-hop:8", n_tokens=64).needs[-1].endswith("try max_depth=5.")
+    with pytest.raises(InvalidInputError, match="k-hop must be followed by a number"):
+        hm.advise("k-hop", n_tokens=8)
+    fits, narrowed = hm.advise("induction", 16, budget=400).suggestions
+    assert (fits.exponent, narrowed.rules, narrowed.exponent > 1) == (0, "everything", True)
+    assert fits.parameters <= 400 >= narrowed.parameters
 
 
 def test_wrong_numbers_of_tasks_are_said():
@@ -114,3 +147,18 @@ def test_wrong_numbers_of_tasks_are_said():
         hm.targets.named("copy")
     with pytest.raises(InvalidInputError, match="parity takes no number"):
         hm.targets.named("parity:3")
+
+
+def test_equal_scores_average_so_one_layer_has_the_mean_and_the_majority():
+    """What the refusals of mean-pooling and majority say: CLS, with queries of zero, receives the mean."""
+    shape = TransformerShape(7, 1, widths=(2,), heads=(1,), hidden=(2,), activation="relu")
+    parts = {parameter.name: np.zeros(parameter.shape, np.float32) for parameter in shape.parameters}
+    parts["encoder.weight"][0, 0] = 1.0
+    parts["layers.0.key"][:] = [[3.0, 1.0], [2.0, 5.0]]  # any keys: queries are zero
+    parts["layers.0.value"][:] = parts["layers.0.output"][:] = np.eye(2)
+    parts["layers.0.hidden.weight"][0, 0] = parts["layers.0.out.weight"][0, 0] = 1.0
+    steps = FusedSteps(shape, shape.join(parts))
+    X = np.array(list(product((0.0, 1.0), repeat=7)), dtype=np.float32)[:, :, None]
+    means = steps.predict(X)[:, 0]
+    np.testing.assert_allclose(means, X.mean(axis=(1, 2)), atol=1e-6)
+    assert ((means > 0.5) == (X.sum(axis=(1, 2)) >= 4)).all()

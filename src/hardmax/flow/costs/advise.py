@@ -22,12 +22,24 @@ import numpy as np
 from hardmax.bounds.large_integers import positive
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, exponent_of
-from hardmax.flow.costs.estimate import sampled_needs, set_sizes
-from hardmax.flow.costs.plan_search import Assignment, Need, assign, plan_for, unproven_terms
+from hardmax.flow.costs.estimate import missed_by, sampled_needs, set_sizes
+from hardmax.flow.costs.plan_search import (
+    Assignment,
+    Need,
+    assign,
+    narrow_error,
+    own_partners,
+    plan_for,
+    unproven_terms,
+)
 from hardmax.flow.information_sets import information_sets
+from hardmax.flow.plans import Plan
+from hardmax.flow.theorems.hops import hop_plan, hops
 from hardmax.results import Result
 from hardmax.targets.naming import as_target
 from hardmax.targets.target import Target
+from hardmax.targets.tasks import hops_of
+from hardmax.targets.tokens import Bilinear
 
 _STEPS = 64  # exponents between which a budget chooses: 0, 1/8, 2/8, ...
 
@@ -44,10 +56,21 @@ class Removal:
 
 
 @dataclass(frozen=True)
+class Narrowing:
+    """What happens when the heads of a layer are one narrower than the ranks of their scores."""
+
+    layer: int  # from 1
+    head_width: int  # one less than the suggestion's ranks ask for
+    missed: float | None  # proved: the most by which a maximum is missed; None: no bound is known
+    share: float  # of samples on which CLS still holds the active set
+    error: float | None  # measured: the NMSE on samples, None where the target is no sum of maxima
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """One architecture that carries what the target needs."""
 
-    _nested: ClassVar[dict[str, type]] = {"without": Removal}
+    _nested: ClassVar[dict[str, type]] = {"without": Removal, "narrower": Narrowing}
 
     heads: tuple[int, ...]
     widths: tuple[int, ...]
@@ -58,6 +81,9 @@ class Suggestion:
     lower: Fraction  # the least that the law asks of any plan
     share: float  # of samples on which CLS holds the active set
     without: tuple[Removal, ...]  # what breaks if one head is removed, layer by layer
+    ranks: tuple[int, ...] = ()  # the largest known rank of a score, layer by layer: heads are as wide
+    missed: float = 0.0  # proved: no maximum is missed by more, because of heads narrower than their rank
+    narrower: tuple[Narrowing, ...] = ()  # what breaks if heads are narrower, where scores have rank above 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +112,8 @@ class Advice(Result):
     >>> matrices = np.random.default_rng(0).standard_normal((4, 4, 4))
     >>> advice = hm.advise(hm.targets.pairwise(matrices), n_tokens=64)
     >>> advice
-    <Advice: 6 suggestions for 64 tokens, first: heads (4, 4), widths (20, 32)>
+    <Advice: 6 suggestions for 64 tokens, first: heads (4, 4), widths (20, 32), carries what it needs on
+    100 % of 128 sampled inputs; nothing was trained>
     >>> print(advice.suggestions[0].without[0].lost)
     term 4
     """
@@ -107,7 +134,26 @@ class Advice(Result):
         first = ""
         if n:
             first = f", first: heads {self.suggestions[0].heads}, widths {self.suggestions[0].widths}"
+            first += f", {self.what_was_done()}"
         return f"{n} {'suggestion' if n == 1 else 'suggestions'} for {self.n_tokens} tokens{first}"
+
+    def what_was_done(self, number: int = 0) -> str:
+        """What stands behind a suggestion, in words.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> hm.advise("retrieval:2", n_tokens=16, n_samples=4096).what_was_done()
+        'carries what it needs on 100 % of 4,096 sampled inputs; nothing was trained'
+        """
+        each = self.suggestions[number]
+        if each.rules == "everything":
+            return "reads everything and so carries every target; nothing was run or trained"
+        held = round(each.share * self.n_samples)
+        percent = "100" if held == self.n_samples else f"{min(100 * each.share, 99.9):.1f}"
+        return (
+            f"carries what it needs on {percent} % of {self.n_samples:,} sampled inputs; nothing was trained"
+        )
 
     def _table(self) -> Mapping[str, Sequence[Any]]:
         rows = self.suggestions
@@ -117,6 +163,7 @@ class Advice(Result):
             "widths": [_joined(row.widths) for row in rows],
             "parameters": [row.parameters for row in rows],
             "reads": [row.rules for row in rows],
+            "ranks": [_joined(row.ranks) for row in rows],
             "largest set": [max(row.layer_sizes) for row in rows],
             "exponent": [row.exponent for row in rows],
             "lower": [row.lower for row in rows],
@@ -131,6 +178,7 @@ def advise(
     max_depth: int = 3,
     max_heads: int | None = None,
     max_exponent: float | Fraction = 0,
+    max_missed: float = 0.0,
     budget: int | None = None,
     d_ff: int | None = None,
     n_samples: int = 128,
@@ -142,13 +190,17 @@ def advise(
     Parameters
     ----------
     target : Target or str
-        Or its name or text form, as :func:`hardmax.targets.named` reads it.
+        Or its name or text form, as :func:`hardmax.targets.named` reads it; also ``"induction"`` and
+        ``"k-hop:K"``, which are no targets but have plans.
     n_tokens : int
         T.
     max_depth, max_heads : int
         How deep to look, and how many heads a layer may have; by default as many as the target has needs.
     max_exponent : number
         The cost exponent that widths are chosen for; 0 means that sets fit into their layers uncompressed.
+    max_missed : float
+        How much of a maximum of pairs may be missed because a head is narrower than the rank of its score; 0
+        asks for the full rank. A bound is known for bilinear forms on cubes.
     budget : int, optional
         The parameters that are allowed. Suggestions that do not fit are narrowed, at a higher exponent.
     d_ff : int, optional
@@ -176,15 +228,21 @@ def advise(
     (1, 1, 1) (4, 6, 8) maxima 1351
     (1,) (64,) everything 33537
     """
-    target = as_target(target)
-    n_tokens = positive("n_tokens of this target", n_tokens, least=target.min_tokens)
+    hops = hops_of(target) if isinstance(target, str) else None
+    if hops is None:
+        target = as_target(target)
+        n_tokens = positive("n_tokens of this target", n_tokens, least=target.min_tokens)
     max_depth, n_samples = positive("max_depth", max_depth), positive("n_samples", n_samples)
     max_heads = None if max_heads is None else positive("max_heads", max_heads)
     d_ff = None if d_ff is None else positive("d_ff", d_ff)
     budget = None if budget is None else positive("budget", budget)
     n_suggestions = positive("n_suggestions", n_suggestions)
     allowed = exponent_of("max_exponent", max_exponent).limit_denominator(10**6)
+    allowed_loss = float(exponent_of("max_missed", max_missed))
     generator = np.random.default_rng(rng)
+    if hops is not None:
+        return _of_hops(hops, n_tokens, max_depth, allowed, budget, d_ff, n_samples, generator)
+    target = as_target(target)
     needs = sampled_needs(target, n_tokens, n_samples, generator)
     X = target.sample(n_samples, n_tokens, generator)
     found: list[tuple[tuple[int, ...], Assignment | None]] = [
@@ -195,13 +253,15 @@ def advise(
         found.append(((1,), None))  # one head that reads everything
     fitted = []
     for heads, assignment in found:
-        fit = _fitted(target, needs, heads, assignment, n_tokens, allowed, budget, d_ff)
+        ranks, missed = _ranks(target, needs, assignment, len(heads), allowed_loss)
+        fit = _fitted(target, needs, heads, assignment, n_tokens, allowed, budget, d_ff, ranks)
         if fit is not None:
-            fitted.append((fit, assignment))
+            fitted.append((replace(fit, ranks=ranks, missed=missed), assignment))
     fitted.sort(key=lambda each: (each[0].exponent, each[0].parameters, each[0].heads))
     suggestions = tuple(_checked(target, needs, X, *each) for each in fitted[:n_suggestions])
     unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
     words = [f"{need}: {_WORDS[need.kind]}" for need in needs]
+    words += [_needs_a_mask(need, share) for need in needs if (share := own_partners(target, need, X)) > 0]
     if unproven:
         listed = _joined([i + 1 for i in unproven])
         words.append(
@@ -210,6 +270,74 @@ def advise(
         )
     return Advice(
         target.name or repr(target), n_tokens, target.d_token, suggestions, tuple(words), budget, n_samples
+    )
+
+
+def _of_hops(
+    k: int,
+    n_tokens: int,
+    max_depth: int,
+    allowed: Fraction,
+    budget: int | None,
+    d_ff: int | None,
+    n_samples: int,
+    rng: np.random.Generator,
+) -> Advice:
+    """Advice for induction and chains of it: the plan of :mod:`hardmax.flow.theorems.hops`, run on samples.
+
+    A token (letter, position) keeps itself, the one before it and what it found, CLS only what it found.
+    """
+    T = positive("n_tokens", n_tokens, least=2)
+    shape, plan = hop_plan(T, k)
+    name = "the token behind the last match" if k == 1 else f"the token behind the last match, {k} hops"
+    words = [f"{k} {'hop' if k == 1 else 'hops'}: {shape.depth} layers of one head, with positional encoding"]
+    choices: list[tuple[tuple[int, ...], tuple[int, ...], str]] = [((1,), (T,), "everything")]
+    if shape.depth <= max_depth:
+        choices.insert(0, (shape.heads, (2, *(3 for _ in range(shape.depth - 2)), 1), "maxima"))
+    else:
+        words.append(f"They are more than max_depth = {max_depth}; try max_depth={shape.depth}.")
+    share = _share_of_hops(shape, plan, k, n_samples, rng)
+    found = []
+    for heads, sizes, rules in choices:
+        ranks = _largest_ranks(plan) if rules == "maxima" else (1,)
+        fit = _narrowed_to(budget, allowed, T, 2, heads, sizes, ranks, d_ff, positions=True)
+        if fit is not None:
+            widths, parameters, exponent = fit
+            seen = share if rules == "maxima" else 1.0
+            each = (heads, widths, rules, parameters, sizes, exponent, Fraction(0), seen, (), ranks)
+            found.append(Suggestion(*each))
+    return Advice(name, T, 2, tuple(found), tuple(words), budget, n_samples)
+
+
+def _largest_ranks(plan: Plan) -> tuple[int, ...]:
+    """The largest known rank of a score, layer by layer; 1 where nothing is known."""
+    return tuple(
+        max([1, *(getattr(rule, "rank", None) or 1 for _, rules in layer for rule in rules)])
+        for layer in plan.layers
+    )
+
+
+def _share_of_hops(
+    shape: Architecture, plan: Plan, k: int, n_samples: int, rng: np.random.Generator
+) -> float:
+    """On how many of ``n_samples`` random texts of three letters that have an answer CLS ends with it."""
+    kept: list[np.ndarray] = []
+    while sum(map(len, kept)) < n_samples:  # one text in three ends with a letter twice, which answers itself
+        letters = rng.integers(0, 3, (max(n_samples, 256), shape.n_tokens))
+        kept.append(letters[hops(letters, k) >= 0])
+    letters = np.concatenate(kept)[:n_samples]
+    places = np.broadcast_to(np.arange(shape.n_tokens), letters.shape)
+    X = np.stack([letters, places], axis=2).astype(np.float64)
+    held = information_sets(shape, plan, X).sets(shape.depth)
+    right = held.sum(axis=1) == 1
+    right &= held.argmax(axis=1) == hops(letters, k)
+    return float(right.mean())
+
+
+def _needs_a_mask(need: Need, share: float) -> str:
+    return (
+        f"{need}: two different tokens, but {share:.0%} of the sampled tokens would be their own best "
+        "partner; the heads of the tokens need a mask that keeps them from reading themselves."
     )
 
 
@@ -281,16 +409,26 @@ def _sizes(
 
 
 def _ranks(
-    target: Target, needs: Sequence[Need], assignment: Assignment | None, depth: int
-) -> tuple[int, ...]:
-    """The largest known rank of a score, layer by layer; 1 where nothing is known."""
-    ranks = [1] * depth
-    if assignment is not None:
-        plan = plan_for(target, needs, assignment, depth)
-        for layer, entries in enumerate(plan.layers):
-            for _, rules in entries:
-                ranks[layer] = max([ranks[layer], *(getattr(rule, "rank", None) or 1 for rule in rules)])
-    return tuple(ranks)
+    target: Target, needs: Sequence[Need], assignment: Assignment | None, depth: int, allowed: float
+) -> tuple[tuple[int, ...], float]:
+    """How wide the heads of every layer must be (known ranks, less if allowed), and what is missed."""
+    ranks, missed = [1] * depth, 0.0
+    if assignment is None:
+        return tuple(ranks), missed
+    for need, place, readings in zip(needs, assignment.tokens, assignment.cls, strict=True):
+        if need.kind == "pair" and place is not None:
+            width, loss = need.width, 0.0
+            while allowed and width > 1:
+                less = missed_by(target, need, width - 1)
+                if less is None or less > allowed:
+                    break
+                width, loss = width - 1, less
+            ranks[place[0]] = max(ranks[place[0]], width)
+            missed = max(missed, loss)
+        elif need.kind == "rank":
+            for layer, _ in readings[1:]:
+                ranks[layer] = max(ranks[layer], need.width)
+    return tuple(ranks), missed
 
 
 def _fitted(
@@ -302,24 +440,44 @@ def _fitted(
     allowed: Fraction,
     budget: int | None,
     d_ff: int | None,
+    ranks: tuple[int, ...],
 ) -> Suggestion | None:
     """The widest choice that the budget allows, not yet run on samples, or None."""
     d, positions = target.d_token, any(need.kind == "positions" for need in needs)
     sizes = _sizes(needs, assignment, n_tokens, len(heads))
-    ranks = _ranks(target, needs, assignment, len(heads))
+    fit = _narrowed_to(budget, allowed, n_tokens, d, heads, sizes, ranks, d_ff, positions=positions)
+    if fit is None:
+        return None
+    widths, parameters, reached = fit
+    rules = "everything" if assignment is None else "maxima"
+    lower = set_sizes(target, Architecture(n_tokens, d, heads, widths)).exponent
+    return Suggestion(heads, widths, rules, parameters, sizes, reached, lower, 1.0, ())
+
+
+def _narrowed_to(
+    budget: int | None,
+    allowed: Fraction,
+    n_tokens: int,
+    d: int,
+    heads: tuple[int, ...],
+    sizes: tuple[int, ...],
+    ranks: tuple[int, ...],
+    d_ff: int | None,
+    *,
+    positions: bool,
+) -> tuple[tuple[int, ...], int, Fraction] | None:
+    """The widest widths that the budget allows, with their parameters and cost exponent, or None."""
     for step in range(_STEPS + 1):
         exponent = allowed + Fraction(step, 8)
         widths = tuple(
             max(ceil(size * d / (1 + exponent) / h), rank) * h
             for size, h, rank in zip(sizes, heads, ranks, strict=True)
         )
-        architecture = Architecture(n_tokens, d, heads, widths)
-        parameters = parameter_count(architecture, d_ff=d_ff, positions=positions)
+        shape = Architecture(n_tokens, d, heads, widths)
+        parameters = parameter_count(shape, d_ff=d_ff, positions=positions)
         if budget is None or parameters <= budget:
             reached = max(cost_exponents(size, d, E).law for size, E in zip(sizes, widths, strict=True))
-            rules = "everything" if assignment is None else "maxima"
-            lower = set_sizes(target, architecture).exponent
-            return Suggestion(heads, widths, rules, parameters, sizes, reached, lower, 1.0, ())
+            return widths, parameters, reached
     return None
 
 
@@ -327,13 +485,38 @@ def _checked(
     target: Target, needs: Sequence[Need], X: np.ndarray, each: Suggestion, assignment: Assignment | None
 ) -> Suggestion:
     """A suggestion with its share of samples, and with what breaks when a head is removed."""
-    share = 1.0 if assignment is None else _share(target, needs, assignment, each.heads, X)
+    share, narrower = 1.0, tuple[Narrowing, ...]()
+    if assignment is not None:
+        widths = each.ranks if each.missed else None
+        share = _share(target, needs, assignment, each.heads, X, widths)
+        narrower = _narrower(target, needs, assignment, each, X)
     everything = cost_exponents(X.shape[1], target.d_token, each.widths[-1]).law
     without = tuple(
         Removal(layer, left, *_what_is_lost(target, needs, left, X, assignment is None), everything)
         for layer, left in _one_less(each.heads)
     )
-    return replace(each, share=share, without=without)
+    return replace(each, share=share, without=without, narrower=narrower)
+
+
+def _narrower(
+    target: Target, needs: Sequence[Need], assignment: Assignment, each: Suggestion, X: np.ndarray
+) -> tuple[Narrowing, ...]:
+    """Layer by layer, what heads lose that are one narrower than they must be, for bilinear forms."""
+    found = []
+    for layer, rank in enumerate(each.ranks):
+        pairs = [
+            need
+            for need, place in zip(needs, assignment.tokens, strict=True)
+            if place is not None and place[0] == layer and need.width >= rank
+        ]
+        if rank > 1 and pairs and all(isinstance(target.terms[n.terms[0]].function, Bilinear) for n in pairs):
+            widths = [*each.ranks[:layer], rank - 1, *each.ranks[layer + 1 :]]
+            losses = [missed_by(target, need, rank - 1) for need in pairs]
+            missed = None if None in losses else max(loss for loss in losses if loss is not None)
+            share = _share(target, needs, assignment, each.heads, X, widths)
+            error = narrow_error(target, needs, assignment, widths, X)
+            found.append(Narrowing(layer + 1, rank - 1, missed, share, error))
+    return tuple(found)
 
 
 def _what_is_lost(
@@ -354,10 +537,15 @@ def _what_is_lost(
 
 
 def _share(
-    target: Target, needs: Sequence[Need], assignment: Assignment, heads: tuple[int, ...], X: np.ndarray
+    target: Target,
+    needs: Sequence[Need],
+    assignment: Assignment,
+    heads: tuple[int, ...],
+    X: np.ndarray,
+    head_widths: Sequence[int] | None = None,
 ) -> float:
     shape = Architecture(X.shape[1], target.d_token, heads, heads)  # widths play no part in what is learned
-    plan = plan_for(target, needs, assignment, shape.depth)
+    plan = plan_for(target, needs, assignment, shape.depth, head_widths)
     return information_sets(shape, plan, X).learns(target).share
 
 

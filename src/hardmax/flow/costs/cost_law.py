@@ -32,10 +32,9 @@ carries the name of its version: ``printed``, the formula; ``clamped``, where an
 ``repaired``, where moreover D0 (|I|^beta1 - 1) comparisons are allowed inside a set, one tree for each of the
 D0 tokens to be found.
 
-**Ranks.** A head scores by inner products of vectors of length n_l, and adding a function of the query
-changes no winner; so it can produce a score A(x, y) exactly only if A(x, y) - r(x) has rank at most n_l for
-some r. P2 names this as a limitation: its law does not ask for the rank. It is reported, and no cost is made
-of it. Whether another score of lower rank has the same winners is not decided here.
+**Ranks.** A head scores by inner products of vectors of length n_l, so it can produce a score only up to rank
+n_l. P2 names this as a limitation: its law does not ask for the rank. Here a plan gives a score to heads that
+are wide enough only, and says what narrower heads lose (:mod:`hardmax.flow.costs.score_rank`).
 """
 
 from __future__ import annotations

@@ -24,12 +24,23 @@ import numpy as np
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons, score_ranks
-from hardmax.flow.costs.plan_search import Need, assign, global_plan, needs_of, plan_for, unproven_terms
+from hardmax.flow.costs.plan_search import (
+    Need,
+    assign,
+    global_plan,
+    narrow_error,
+    needs_of,
+    own_partners,
+    plan_for,
+    unproven_terms,
+)
+from hardmax.flow.costs.score_rank import missed_maximum
 from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import Plan
 from hardmax.results import Result
 from hardmax.targets.naming import as_target
 from hardmax.targets.target import Interval, Target
+from hardmax.targets.terms import Term
 
 Rules = Literal["max-position", "positions", "max-position and positions", "global"]
 
@@ -54,6 +65,21 @@ class SetSizes:
     repaired: int
     active: int  # the lower end of D0: so many tokens CLS must hold in the end
     exponent: Fraction  # by the law: M repaired in the widest layer, D0 in the last one
+
+
+@dataclass(frozen=True)
+class NarrowHead:
+    """A score of larger rank than its head is wide."""
+
+    term: int  # from 1
+    layer: int  # from 1
+    rank: int  # that the score needs
+    head_width: int
+    missed: float | None  # proved: the most that the maximum is missed by; None where no bound is known
+    share: (
+        float  # of samples on which CLS holds the active set with all scores cut to the width of their heads
+    )
+    error: float | None = None  # measured on samples, of all terms together: the NMSE with scores cut so
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,7 +115,10 @@ class CostEstimate(Result):
     share : float
         On which share of ``n_samples`` samples CLS holds the active set.
     ranks : tuple of dict
-        The rank that each score needs against the width of its head; no cost is made of it.
+        The rank that each score needs against the width of its head, for the plan of maxima if there is one.
+    narrow : tuple of NarrowHead
+        Scores of larger rank than their heads are wide, if that is all that a plan of maxima lacks: what the
+        maxima are missed by at most, and how often CLS still holds the active set.
     thresholds : dict
         Where the answer changes in T, heads, depth and width; None where it does not within the search.
     verdict : str
@@ -112,6 +141,7 @@ class CostEstimate(Result):
     """
 
     kind: ClassVar[str] = "CostEstimate"
+    _nested: ClassVar[dict[str, type]] = {"narrow": NarrowHead}
 
     target: str
     architecture: Architecture
@@ -135,6 +165,7 @@ class CostEstimate(Result):
     thresholds: Mapping[str, int | None]
     verdict: str
     assumptions: tuple[str, ...]
+    narrow: tuple[NarrowHead, ...] = ()
 
     @property
     def lower(self) -> Fraction:
@@ -237,8 +268,9 @@ def estimate_cost(
     X = target.sample(n_samples, T, generator)
     needs = sampled_needs(target, T, n_samples, generator)
     sizes = set_sizes(target, architecture)
-    plan, rules = _plan(target, needs, architecture)
+    plan, rules, narrow = _plan(target, needs, architecture, X)
     flow = information_sets(architecture, plan, X)
+    ranked = flow if narrow is None else information_sets(architecture, narrow.plan, X)
     share = 1.0  # of reading everything, by definition
     if rules != "global":
         share = flow.learns(target).share
@@ -274,10 +306,17 @@ def estimate_cost(
         layer_sizes=layer_sizes,
         share=share,
         n_samples=n_samples,
-        ranks=tuple(score_ranks(flow).rows),
+        ranks=tuple(score_ranks(ranked).rows),
         thresholds=_thresholds(target, needs, architecture, layer_sizes) if thresholds else {},
-        verdict=_verdict(rules, max(layer_sizes), sizes.exponent, upper, bool(unproven)),
-        assumptions=_assumptions(target, rules, n_samples, unproven),
+        verdict=_verdict(rules, max(layer_sizes), sizes.exponent, upper, bool(unproven), narrow),
+        assumptions=_assumptions(
+            target,
+            rules,
+            n_samples,
+            unproven,
+            max((own_partners(target, need, X) for need in needs), default=0.0),
+        ),
+        narrow=() if narrow is None else narrow.rows,
     )
 
 
@@ -335,15 +374,70 @@ def _check(target: Target, architecture: Architecture, n_samples: int) -> None:
         )
 
 
-def _plan(target: Target, needs: Sequence[Need], architecture: Architecture) -> tuple[Plan, Rules]:
+@dataclass(frozen=True)
+class _Narrow:
+    """A plan of maxima for which heads are too narrow."""
+
+    plan: Plan
+    rows: tuple[NarrowHead, ...]
+
+
+def _narrow(
+    target: Target, needs: Sequence[Need], architecture: Architecture, X: np.ndarray
+) -> _Narrow | None:
+    """The plan of maxima that these heads would carry if they were wider, and what they lose."""
     assignment = assign(needs, architecture.heads)
     if assignment is None:
-        return global_plan(architecture.depth), "global"
+        return None
+    depth = architecture.depth
+    widths = [architecture.head_width(layer + 1) for layer in range(depth)]
+    plan = plan_for(target, needs, assignment, depth)
+    rows = []
+    for need, place, readings in zip(needs, assignment.tokens, assignment.cls, strict=True):
+        for layer, _ in [place] if place is not None else readings[1:]:
+            if widths[layer] < need.width:
+                rows.append((need, layer))
+    cut = information_sets(architecture, plan_for(target, needs, assignment, depth, widths), X)
+    pairs = all(need.kind == "pair" for need, _ in rows)
+    share = cut.learns(target).share if pairs else 0.0
+    error = narrow_error(target, needs, assignment, widths, X) if pairs else None
+    return _Narrow(
+        plan,
+        tuple(
+            NarrowHead(
+                need.terms[0] + 1,
+                layer + 1,
+                need.width,
+                widths[layer],
+                missed_by(target, need, widths[layer]),
+                share,
+                error,
+            )
+            for need, layer in rows
+        ),
+    )
+
+
+def missed_by(target: Target, need: Need, width: int) -> float | None:
+    """A proved bound on what the first term of a need loses in heads of this width; None if none is known."""
+    term = target.terms[need.terms[0]]
+    if need.kind != "pair" or not isinstance(term, Term):
+        return None
+    return missed_maximum(term, width, target.domain, target.d_token)
+
+
+def _plan(
+    target: Target, needs: Sequence[Need], architecture: Architecture, X: np.ndarray
+) -> tuple[Plan, Rules, _Narrow | None]:
+    widths = [architecture.head_width(layer + 1) for layer in range(architecture.depth)]
+    assignment = assign(needs, architecture.heads, widths)
+    if assignment is None:
+        return global_plan(architecture.depth), "global", _narrow(target, needs, architecture, X)
     fixed = {need.kind == "positions" for need in needs}
     rules: Rules = (
         "max-position and positions" if len(fixed) == 2 else "positions" if True in fixed else "max-position"
     )
-    return plan_for(target, needs, assignment, architecture.depth), rules
+    return plan_for(target, needs, assignment, architecture.depth), rules, None
 
 
 def _layer_sizes(flow: InformationFlow) -> tuple[int, ...]:
@@ -377,6 +471,7 @@ def _thresholds(
     return {
         "tokens": _first(costs, target.min_tokens, _LONGEST),
         "heads": next((h for h in range(1, _MOST_HEADS + 1) if assign(needs, (h,) * L)), None),
+        "head_width": max((need.width for need in needs if need.kind != "many"), default=1),
         "counting_heads": _first(trivial, 1, 4 * T),
         "depth": next((l for l in range(1, _DEEPEST + 1) if assign(needs, (most,) * l)), None),
         "lower_width": max(sizes.repaired, sizes.active) * d,
@@ -394,16 +489,32 @@ def _first(holds: Any, low: int, limit: int) -> int | None:
     return low + bisect_left(range(low, high), True, key=holds)
 
 
-def _verdict(rules: Rules, size: int, lower: Fraction, upper: Fraction, only_seen: bool) -> str:
+def _verdict(
+    rules: Rules, size: int, lower: Fraction, upper: Fraction, only_seen: bool, narrow: _Narrow | None
+) -> str:
     cost = f"cost epsilon^-{_decimal(upper)} by the law"
     if rules == "global":
         if upper == 0:
             return f"reading everything fits into the width: {size} tokens, {cost}"
+        if narrow is not None and narrow.rows:
+            first = narrow.rows[0]
+            return (
+                f"the heads are enough but too narrow: the score of term {first.term} has rank {first.rank} "
+                f"and a head of layer {first.layer} width {first.head_width}; reading everything, {size} "
+                f"tokens: {cost}{_instead(first)}"
+            )
         return f"no plan of maxima was found with these heads; reading everything, {size} tokens: {cost}"
     how = {"positions": "reading fixed positions"}.get(rules, f"{rules} retrieval")
     tail = ", and no less" if lower == upper else f", at least epsilon^-{_decimal(lower)}"
     carries = "carries what it needs on all samples" if only_seen else "carries what it needs"
     return f"{how} {carries} with sets of up to {size} tokens: {cost}{tail}"
+
+
+def _instead(row: NarrowHead) -> str:
+    """What narrow heads do, measured."""
+    if row.error is None:
+        return ""
+    return f"; with scores cut to the widths of the heads the NMSE is {row.error:.2g} on samples"
 
 
 def exponent_range(lower: Fraction, upper: Fraction) -> str:
@@ -415,7 +526,14 @@ def _decimal(value: Fraction) -> str:
     return str(value) if value.denominator == 1 else f"{float(value):.4g}"
 
 
-def _assumptions(target: Target, rules: Rules, n_samples: int, unproven: tuple[int, ...]) -> tuple[str, ...]:
+def _assumptions(
+    target: Target, rules: Rules, n_samples: int, unproven: tuple[int, ...], own: float
+) -> tuple[str, ...]:
+    masks = []
+    if own > 0 and rules != "global":
+        masks = [
+            "tokens are kept from reading themselves by a mask, which the paper's transformer does not have"
+        ]
     plan = f"the plan is right by construction and was run on {n_samples} samples"
     if rules == "global":
         plan = "reading everything learns every target"
@@ -431,7 +549,9 @@ def _assumptions(target: Target, rules: Rules, n_samples: int, unproven: tuple[i
         "the lower exponent rests on counting comparisons by the repaired equation (5), a heuristic, and on "
         "the tokens that CLS must hold in the end",
         f"{plan}; ties between tokens are ignored",
-        "sets are pruned to what is used later; score functions are free, their ranks are listed beside",
+        *masks,
+        "sets are pruned to what is used later; a head carries a score only if it is as wide as the rank of "
+        "the score, where that is known (polynomials of degree two, k-th best tokens)",
         "what the feed-forward blocks must compute from the sets is not charged",
     ]
     if rules in ("positions", "max-position and positions"):
