@@ -250,3 +250,33 @@ def test_a_head_may_be_narrower_where_a_loss_is_allowed():
     assert loose.missed == pytest.approx(0.006)
     with pytest.raises(InvalidInputError, match="max_missed must be a number, 0 or more"):
         hm.advise(target, 12, max_missed=-1)
+
+
+def test_the_error_of_narrow_heads_is_that_of_a_plain_loop():
+    A, B = np.diag([3.0, -2.0, 1.0]), np.array([[0.0, 1.0, 0.0], [2.0, 0.0, 1.0], [0.0, -1.0, 1.0]])
+    target = hm.targets.pairwise([A, B])
+    shape = hm.Architecture(8, 3, (2, 2), (4, 12))
+    estimate = hm.estimate_cost(target, shape, n_samples=40, rng=0, thresholds=False)
+    X = target.sample(40, 8, np.random.default_rng(0))
+    lost = []
+    for x in X:
+        total = 0.0
+        for M in (A, B):
+            left, values, right = np.linalg.svd(M)
+            cut = (left[:, :2] * values[:2]) @ right[:2]
+            pairs = [max(range(8), key=lambda s, t=t: x[s] @ cut @ x[t]) for t in range(8)]
+            best = max(x[s] @ M @ x[t] for s in range(8) for t in range(8))
+            total += best - max(x[s] @ M @ x[t] for t, s in enumerate(pairs))
+        lost.append(total)
+    assert [row.term for row in estimate.narrow] == [1, 2]
+    assert estimate.narrow[0].error == pytest.approx(np.mean(np.square(lost)) / np.var(target(X)))
+    assert f"the NMSE is {estimate.narrow[0].error:.2g}" in estimate.verdict
+
+
+def test_pairs_of_different_tokens_ask_for_a_mask_where_a_token_would_choose_itself():
+    words = " ".join(hm.advise("min(s!=t) |x[s] - x[t]|^2", 10, n_samples=32).needs)
+    assert "100% of the sampled tokens would be their own best partner" in words
+    assert "mask" not in " ".join(hm.advise("min(s,t) x[s]' x[t]", 10, n_samples=32).needs)
+    shape = hm.Architecture(10, 1, (1, 1), 4)
+    closest = hm.estimate_cost("min(s!=t) |x[s] - x[t]|^2", shape, n_samples=32, thresholds=False)
+    assert any("by a mask" in line for line in closest.assumptions)
