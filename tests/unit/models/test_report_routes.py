@@ -228,7 +228,7 @@ def in_node(code, report):
     program = (
         f"const Routes = require({json.dumps(ROUTES)});"
         "const data = JSON.parse(require('fs').readFileSync(0, 'utf8'));"
-        "const m = Routes.open(data.attention);"
+        "const m = Routes.open(data.texts[0].attention);"
         f"console.log(JSON.stringify((() => {{ {code} }})()));"
     )
     done = subprocess.run([NODE, "-e", program], input=data, capture_output=True, text=True, check=True)
@@ -277,7 +277,7 @@ def plain_paths(reads, depth, n_queries, column, token, read_out):
 
 PATHS = """
 return places.map(([stop, column, token]) => {
-  const found = Routes.paths(m, Routes.table(m, m.stops.indexOf(stop)), column, token, data.readOut);
+  const found = Routes.paths(m, Routes.table(m, m.stops.indexOf(stop)), column, token, data.texts[0].readOut);
   return { to: found.to.map(Routes.tokens), from: found.from.map(Routes.tokens), reaches: found.reaches };
 });
 """

@@ -207,7 +207,7 @@ class AttentionRecorder:
                 "scores": codes,
                 "low": low,
                 "step": step,
-                "goes": _goes(layer.probabilities(head)),
+                "goes": attention_places(layer.probabilities(head)),
             }
             for name, value in found.items():
                 self._parts.setdefault(name, []).append(value)
@@ -225,10 +225,10 @@ class AttentionRecorder:
         )
 
 
-def _goes(probabilities: Floats) -> Floats:
+def attention_places(probabilities: Floats) -> Floats:
     """The mean probability that queries give to each of :data:`PLACES`.
 
-    >>> _goes(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
+    >>> attention_places(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
     array([0.27, 0.07, 0.17, 0.33, 0.17])
     """
     reads = probabilities.sum(axis=1) > 0.5
