@@ -54,7 +54,7 @@ STATISTICS: dict[str, str] = {
 """What is known of a head on one text, in words."""
 
 SHARES = frozenset(STATISTICS) - {"margin", "entropy", "wall_distance"}
-"""Statistics that lie between 0 and 1; their intervals are cut there."""
+"""Statistics that lie between 0 and 1; their intervals are cut there, those of the others at 0."""
 
 
 def head_statistics(layer: CapturedLayer, found: QueryMeasures, used: Usage) -> list[float]:
@@ -303,10 +303,9 @@ class CorpusAtlas(Result):
 
 
 def cut_to_range(found: MeanIntervals, statistic: str) -> MeanIntervals:
-    """The interval cut to the range of a share, where the statistic is one: it covers no less."""
-    if statistic not in SHARES:
-        return found
-    low, high = np.clip(found.low, 0.0, 1.0), np.clip(found.high, 0.0, 1.0)
+    """The interval cut to where the statistic lies, 0 to 1 for a share, else from 0 on: it covers no less."""
+    most = 1.0 if statistic in SHARES else np.inf
+    low, high = np.clip(found.low, 0.0, most), np.clip(found.high, 0.0, most)
     return MeanIntervals(found.mean, low, high, found.deviation, found.n)
 
 

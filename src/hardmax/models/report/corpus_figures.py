@@ -125,7 +125,8 @@ def shares_of_texts(report: CorpusReport) -> Figure:
         hover = f"{shortened(atlas.names[i], 40)}: {shares[i]:.1%} of the queries, {lengths[i]} tokens"
         place = across.place(float(lengths[i])), scale.place(float(shares[i]))
         parts.append(mark(*place, hover, colour=1 if i in full else 0, r=3.4 if i in full else 2.0))
-    items = [(mark(0, 0, r=2.0), "a text"), (mark(0, 0, colour=1, r=3.4), "kept in full")]
+    items = [(mark(0, 0, colour=1, r=3.4), "kept in full")]
+    items = [(mark(0, 0, r=2.0), "a text"), *items] if len(full) < atlas.n_texts else items
     key, used = legend(items, LEFT, bottom + 45, RIGHT - LEFT)
     left_out = f" {len(known) - len(drawn):,} texts are not drawn." if len(drawn) < len(known) else ""
     low, high = (float(f(shares[known])) if known.size else math.nan for f in (np.min, np.max))

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from hardmax.models.report.page import (
     LAST_SECTIONS,
+    WORDS,
     Cell,
     counted,
     framed,
@@ -94,6 +95,14 @@ def corpus_page(report: CorpusReport) -> str:
         lede=f"{shape_of(atlas.heads)} ({atlas.family}) on {counted(atlas.n_texts, 'text')} with "
         f"{int(atlas.n_tokens.sum()):,} tokens.",
         verdict=verdict,
+        words=[
+            *WORDS,
+            (
+                "interval",
+                "numbers differ from text to text; the mean over all texts of this kind lies in the interval "
+                f"for {100 * atlas.confidence:g} of 100 such collections",
+            ),
+        ],
         facts=_facts(report),
         contents=[
             ("over-texts", "Every head, over all texts", ""),

@@ -38,9 +38,10 @@ class ShareOverTexts(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        if math.isnan(self.low):
+        ends = percent(self.low), percent(self.high)
+        if math.isnan(self.low) or ends[0] == ends[1]:
             return percent(self.mean)
-        low, high = (percent(end).removesuffix(" %") for end in (self.low, self.high))
+        low, high = (end.removesuffix(" %") for end in ends)
         return f"{percent(self.mean)} ({low} to {high} %)"
 
 

@@ -63,7 +63,7 @@ COLUMNS = tuple(Column(*row) for row in list(csv.reader(io.StringIO(_resource("c
 """The columns of the table, in order."""
 
 
-_WORDS = (
+WORDS = (
     ("token", "a piece of the text; the model keeps one vector for each"),
     ("head", "in each layer, several heads let every token read from others; this is attention"),
     ("query, key", "a token that reads, and a token that is read, in one head"),
@@ -78,6 +78,7 @@ _WORDS = (
     ("sink", "a key that wins far more queries than its share, often without saying much"),
     ("influence", "how far the state of a token moves when one input token is replaced"),
 )
+"""What a reader who has not read the papers needs."""
 
 
 def figures_of(report: ModelReport) -> dict[str, Figure]:
@@ -153,7 +154,6 @@ def framed(body: Markup, data: dict[str, Any], **words: Any) -> str:
         policy=content_policy(script),
         style=figure_style() + _resource("report.css"),
         script=script,
-        words=_WORDS,
         columns=COLUMNS,
         **words,
     )
@@ -175,6 +175,7 @@ def page(report: ModelReport) -> str:
         title=atlas.model,
         lede=f"{shape_of(atlas.heads)} ({atlas.family}) on {counted(len(atlas.text_tokens), 'token')}.",
         verdict=report.verdict,
+        words=WORDS,
         facts=_facts(report),
         contents=[*((key, name, "") for key, name in text_sections(report).items()), *LAST_SECTIONS],
         skip_to="heads",
