@@ -23,6 +23,8 @@ from hardmax.models.influence.routing_flow import TokenFlow as TokenFlow
 from hardmax.models.influence.routing_flow import token_flow as token_flow
 from hardmax.models.reading.encoders import encoder_transformer as encoder_transformer
 from hardmax.models.reading.encoders import token_embeddings as token_embeddings
+from hardmax.models.reading.sources import CapturedLayer as CapturedLayer
+from hardmax.models.reading.sources import captured_source as captured_source
 from hardmax.models.reading.texts import read_texts as read_texts
 from hardmax.models.report.corpus_report import CorpusReport as CorpusReport
 from hardmax.models.report.model_report import ModelReport as ModelReport
