@@ -94,6 +94,7 @@ _HOME_OF_KIND = {
     "ModelReport": "hardmax.models.report.model_report",
     "Reproduction": "hardmax.papers.recipes",
     "RouterFlips": "hardmax.models.atlas.router_flips",
+    "RouterLoad": "hardmax.models.atlas.router_load",
     "ScoreRanks": "hardmax.flow.costs.cost_law",
     "SegmentTrace": "hardmax.regions.segment.trace",
     "StabilityBounds": "hardmax.temperature.margin_bounds",

@@ -10,6 +10,8 @@ from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
 from hardmax.models.atlas.router_flips import RouterFlips as RouterFlips
 from hardmax.models.atlas.router_flips import RouterLayer as RouterLayer
 from hardmax.models.atlas.router_flips import router_flips as router_flips
+from hardmax.models.atlas.router_load import RouterLoad as RouterLoad
+from hardmax.models.atlas.router_load import router_load as router_load
 from hardmax.models.atlas.score_errors import ProjectedAttention as ProjectedAttention
 from hardmax.models.bundled import bundled_source as bundled_source
 from hardmax.models.comparisons.along_training import AlongTraining as AlongTraining

@@ -107,8 +107,8 @@ def of_arrays(
         if not off <= TOLERANCE:
             raise FidelityError(
                 f"queries and keys must give the attention pattern that was captured with them, but are "
-                f"{off:.2g} away; try queries and keys after their rotation, the mask, the scale, or the bias "
-                "of positions."
+                f"{off:.2g} away; try queries and keys after their rotation, the mask, the scale, or the "
+                "bias of positions."
             )
     return found
 
