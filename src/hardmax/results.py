@@ -101,7 +101,6 @@ _HOME_OF_KIND = {
     "StabilityReport": "hardmax.temperature.observed_scores",
     "TokenFlow": "hardmax.models.influence.routing_flow",
     "TrainingResult": "hardmax.training.loop",
-    "TrainingGeometry": "hardmax.training.learned_routing",
     "Transformer": "hardmax.networks.transformer",
     "TransformerTrace": "hardmax.regions.sequences.trace",
     "TransitionBand": "hardmax.temperature.bands",

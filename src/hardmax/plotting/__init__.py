@@ -62,7 +62,6 @@ _WHOLE = {
 _FIGURES = {
     "AlongTraining": "corpora.draw_along_training",
     "Recovery": "trainings.draw_probe",
-    "TrainingGeometry": "trainings.draw_training_geometry",
 }
 
 
