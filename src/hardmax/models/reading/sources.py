@@ -68,6 +68,14 @@ class CapturedLayer:
         W_O, head by head.
     query_map : callable or None
         ``query_map(t)``: how queries at position t depend on the input, or None where that is not known.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, q, k = rng.standard_normal((5, 8)), rng.standard_normal((2, 5, 4)), rng.standard_normal((2, 5, 4))
+    >>> layer = CapturedLayer(0, x, q, k, k, np.tri(5, dtype=bool), scale=0.5)
+    >>> layer.heads, layer.probabilities(1).shape
+    (2, (5, 5))
     """
 
     index: int

@@ -142,9 +142,6 @@ class CorpusVerdict:
                 f"texts. The share is smallest on {low} ({percent(least)}) and largest on {high} "
                 f"({percent(most)})."
             )
-        parts = [f"layer {layer}: {share}" for layer, share in self.layers if not math.isnan(share.mean)]
-        if parts[1:]:
-            found.append(f"By layer, the share of such queries is {listed(parts)}.")
         if not math.isnan(self.keys_for_90):
             found.append(
                 f"The median query gives 0.9 of its attention to {number(self.keys_for_90)} of "
@@ -154,6 +151,9 @@ class CorpusVerdict:
             parts = [f"{percent(share)} to {place}" for place, share in self.goes.items()]
             rest = max(0.0, 1.0 - sum(self.goes.values()))
             found.append(f"Attention goes {listed([*parts, f'{percent(rest)} elsewhere'])}.")
+        parts = [f"layer {layer}: {share}" for layer, share in self.layers if not math.isnan(share.mean)]
+        if parts[1:]:
+            found.append(f"By layer, the share of such queries is {listed(parts)}.")
         return tuple(found)
 
     @property

@@ -174,7 +174,7 @@ class Verdict:
                 f"The median query gives 0.9 of its attention to {number(self.keys_for_90)} of {self.n_keys} "
                 "keys."
             )
-        return tuple(s for s in (first, by_layer, spread, self._where()) if s)
+        return tuple(s for s in (first, spread, self._where(), by_layer) if s)
 
     def _where(self) -> str:
         """Where attention goes, in a sentence."""
