@@ -68,7 +68,7 @@ def test_the_first_sentences_are_recomputed_from_probabilities(found, soft):
             by_layer.append(here[0] / here[1])
         share = within / total
         words = "poor" if share < 0.25 else "partial" if share < 0.75 else "good"
-        first, layers, keys, where = report.verdict.how_well
+        first, keys, where, layers = report.verdict.how_well
         assert f", is a {words} description of this model's attention on this text" in first
         assert f"for {within:,} of {total:,} queries" in first
         told = [float(x) for x in re.findall(r": (\d+) %", layers.replace("under 1 %", "0 %"))]
