@@ -42,7 +42,7 @@ class ArraySource:
 
     def layer(self, index: int) -> CapturedLayer:
         n, d, heads = len(self.tokens), 4, self.heads[0]
-        rng = np.random.default_rng([self.seed, index])
+        rng = np.random.default_rng([*np.atleast_1d(self.seed), index])
         x, weights = rng.standard_normal((n, 6)), rng.standard_normal((heads, d, 6))
         keys = self.spread * rng.standard_normal((heads, n, d))
         present = np.tri(n, dtype=bool) if self.causal else np.ones((n, n), dtype=bool)
@@ -61,6 +61,31 @@ class ArraySource:
         for index in range(self.n_layers) if layers is None else layers:
             visit(self.layer(index))
         return TextReading(self.tokens, self.tokens, 1e-7, 2e-7, None, 0.01)
+
+
+class WordSource(ArraySource):
+    """Random layers drawn anew for every text, whose words are the tokens; counts what it reads."""
+
+    def __init__(self, **options) -> None:
+        super().__init__((), **options)
+        self.n_read = 0
+
+    def of(self, text: str) -> ArraySource:
+        """What a text is read with."""
+        seed = [*text.encode(), len(text)]
+        causal, spread = self.causal, 0.5 + 0.5 * (len(text) % 7)
+        return ArraySource(
+            ("[CLS]", *text.split()),
+            layers=self.n_layers,
+            heads=self.heads[0],
+            causal=causal,
+            spread=spread,
+            seed=seed,
+        )
+
+    def read(self, text, visit, *, layers=None) -> TextReading:
+        self.n_read += 1
+        return self.of(text).read(text, visit, layers=layers)
 
 
 def large_report(*, layers=12, heads=12, n_tokens=128):

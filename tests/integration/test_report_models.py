@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import hardmax as hm
+from hardmax.cli import main
 from hardmax.models.reading import loading
 from hardmax.models.reading.loading import open_model
 from hardmax.models.report.flow_figures import recall_rows
@@ -81,6 +83,24 @@ def test_influence_can_be_left_out(causal, tmp_path):
     assert found.influence is None
     assert "Does influence follow the sets?" not in found.html()
     assert found.atlas.text_tokens[found.read_out] == "[CLS]"
+
+
+def test_the_command_takes_many_texts(tmp_path):
+    folder = str(tiny_folder(tmp_path / "bert", "bert"))
+    lines = ["the little cat sat", "a red bird flew over the river", "the dog saw who ran"]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in lines))
+    given = ["--texts", str(tmp_path / "rows.jsonl"), "--field", "body", "--full", "1", "--no-influence"]
+    run = ["--checkpoint", str(tmp_path / "run"), "--layers", "0", "--out", str(tmp_path / "out"), "--json"]
+    done = CliRunner().invoke(main, ["report", folder, *given, *run])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told == json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [text["name"] for text in told["texts"]] == ["line 1", "line 2", "line 3"]
+    assert [text["opening"] for text in told["texts"]] == lines
+    assert len(list((tmp_path / "run").glob("*.npz"))) == 3
+    alone = CliRunner().invoke(main, ["report", folder, "--text", "the cat", "--full", "2"])
+    assert alone.exit_code == 2
+    assert "--full belongs to --texts" in alone.output
 
 
 def test_a_real_model_reads_a_hostile_text(tmp_path):

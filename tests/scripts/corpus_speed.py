@@ -2,8 +2,7 @@
 
     python tests/scripts/corpus_speed.py MODEL [TEXTS]
 
-MODEL is a folder of a Hugging Face model. Texts are random words, 8 to 24 each. On a machine whose cores are
-shared, OPENBLAS_NUM_THREADS=1 keeps numpy's threads from waiting for each other.
+MODEL is a folder of a Hugging Face model. Texts are random words, 8 to 24 each.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ inputs.
 import numpy as np
 
 import hardmax as hm
-from hardmax.training.learned_routing import follow_training
 
 shape = hm.training.TransformerShape(8, 2, widths=(8, 8), heads=(2, 2), hidden=(16, 16), beta=1.0)
 marks = tuple(int(n) for n in np.linspace(0, 300_000, 11))
@@ -18,13 +17,5 @@ settings = hm.training.TrainingSettings(300_000, learning_rate=1e-2, train_size=
 result = hm.training.train(
     hm.training.Job({"name": "pairwise", "D": 1, "d": 2, "seed": 0}, shape, settings, seed=0)
 )
-(target,) = hm.training.outputs_of(result.job.target)
-found = follow_training(
-    shape,
-    zip(result.checkpoint_samples.tolist(), result.checkpoint_parameters),
-    target,
-    target.sample(200, 8, rng=0),
-    scale=(result.mean[0], result.scale[0]),
-    tolerance=0.05,
-)
+found = hm.along_training(result)
 axes = found.plot()

@@ -134,7 +134,7 @@ def atlas(
         print_json(found.summary())
         return
     if not isinstance(found, HeadAtlas):
-        _print_corpus(found)
+        print_corpus(found)
         return
     _print_heads(found)
     if found.slices:
@@ -202,7 +202,9 @@ def _print_heads(found: HeadAtlas) -> None:
     print_table(title, columns, map(row, found.heads), notes, most=_MOST_HEADS)
 
 
-def _print_corpus(found: CorpusAtlas) -> None:
+def print_corpus(found: CorpusAtlas) -> None:
+    """Print means over texts with intervals, head by head."""
+
     def ends(record: CorpusHead, name: str, percent: bool = False) -> str:
         mean, low, high = (part[name] for part in (record.mean, record.low, record.high))
         form = _percent if percent else _short

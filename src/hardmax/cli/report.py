@@ -9,15 +9,25 @@ from typing import TYPE_CHECKING
 import click
 
 import hardmax as hm
-from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
+from hardmax.cli.atlas import print_corpus
+from hardmax.cli.models import layers_and_heads, many_texts, model_and_text, number_list, text_for, texts_of
 from hardmax.cli.outputs import JSON, check_folder, number, out_folder, print_json, print_table
+from hardmax.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from hardmax.models.report.report import ModelReport
+    from hardmax.models.report.corpus_report import CorpusReport
+    from hardmax.models.report.model_report import ModelReport
 
 
 @click.command()
 @model_and_text
+@many_texts
+@click.option(
+    "--full",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --texts: how many texts the page keeps in full.  [default: 3]",
+)
 @layers_and_heads
 @click.option("--read-out", type=int, metavar="POSITION", help="Whose knowledge is shown, counted from 0.")
 @click.option(
@@ -38,6 +48,10 @@ def report(
     model: str | None,
     text: str | None,
     file: Path | None,
+    texts: str | None,
+    field: str | None,
+    checkpoint: Path | None,
+    full: int | None,
     layers: str | None,
     heads: str | None,
     read_out: int | None,
@@ -49,6 +63,9 @@ def report(
 ) -> None:
     """A trained transformer in one page: geometry and information flow of its attention.
 
+    With --texts the page has the verdict over all texts, with intervals, and shows one text at a time of
+    those that are kept in full.
+
     MODEL is a folder with a Hugging Face model (safetensors), or with --hub a name on the hub; both need the
     extra models. Without MODEL the bundled model is read. The page opens
     from disk, loads nothing from anywhere and can be printed; each drawing is also a file of its own.
@@ -58,13 +75,17 @@ def report(
       hardmax report
       hardmax report ./all-MiniLM-L6-v2 --text "The cat sat on the mat." --out report
       hardmax report ./gpt2 --file page.txt --layers 0,3-5 --no-influence --json
+      hardmax report ./all-MiniLM-L6-v2 --texts lines.txt --checkpoint run --out report
     """
-    words = text_for(model, text, file)
+    words = text_for(model, text, file, texts_of(texts, field))
+    if texts is None and (checkpoint is not None or full is not None):
+        option = "--checkpoint" if checkpoint is not None else "--full"
+        raise InvalidInputError(f"{option} belongs to --texts, which was not given.")
     check_folder(out)
     shown = sys.stderr.isatty()
     if shown:  # before the packages are loaded, which takes seconds; the bar writes over it
         click.echo("loading", err=True, nl=False)
-    found = hm.report(
+    found: ModelReport | CorpusReport = hm.report(
         model,
         words,
         hub=hub,
@@ -72,16 +93,23 @@ def report(
         heads=number_list(heads, "--heads"),
         read_out=read_out,
         influence=influence,
+        checkpoint=checkpoint,
         rng=seed,
         progress=shown or None,
+        **({} if full is None else {"full": full}),
     )
     if shown:
         click.echo("writing the page", err=True)
     written = found.write(out)
     if as_json:
         print_json(found.to_dict())
-    else:
+    elif isinstance(found, hm.models.ModelReport):
         _print(found)
+    else:
+        click.echo(f"{found.atlas.model}: {len(found.atlas.layer)} heads on {found.atlas.n_texts} texts")
+        for sentence in found.verdict.sentences:
+            click.echo(f"- {sentence}")
+        print_corpus(found.atlas)
     click.echo(f"wrote {written[0]} and {len(written) - 1} files beside it", err=True)
 
 

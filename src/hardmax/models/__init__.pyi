@@ -10,6 +10,8 @@ from hardmax.models.atlas.head_atlas import head_atlas as head_atlas
 from hardmax.models.atlas.router_flips import RouterFlips as RouterFlips
 from hardmax.models.atlas.router_flips import RouterLayer as RouterLayer
 from hardmax.models.atlas.router_flips import router_flips as router_flips
+from hardmax.models.atlas.router_load import RouterLoad as RouterLoad
+from hardmax.models.atlas.router_load import router_load as router_load
 from hardmax.models.atlas.score_errors import ProjectedAttention as ProjectedAttention
 from hardmax.models.bundled import bundled_source as bundled_source
 from hardmax.models.comparisons.along_training import AlongTraining as AlongTraining
@@ -23,5 +25,8 @@ from hardmax.models.influence.routing_flow import TokenFlow as TokenFlow
 from hardmax.models.influence.routing_flow import token_flow as token_flow
 from hardmax.models.reading.encoders import encoder_transformer as encoder_transformer
 from hardmax.models.reading.encoders import token_embeddings as token_embeddings
+from hardmax.models.reading.sources import CapturedLayer as CapturedLayer
+from hardmax.models.reading.sources import captured_source as captured_source
 from hardmax.models.reading.texts import read_texts as read_texts
-from hardmax.models.report.report import ModelReport as ModelReport
+from hardmax.models.report.corpus_report import CorpusReport as CorpusReport
+from hardmax.models.report.model_report import ModelReport as ModelReport

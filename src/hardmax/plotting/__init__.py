@@ -50,6 +50,7 @@ _WHOLE = {
     "Advice": ("advice.draw_advice", "advice"),
     "CertifiedTemperature": ("temperatures.draw_certified", "a certified temperature"),
     "RouterFlips": ("atlases.draw_flips", "decisions"),
+    "RouterLoad": ("corpora.draw_router_load", "a load"),
     "CorpusAtlas": ("corpora.draw_corpus_atlas", "an atlas"),
     "CorpusInfluence": ("corpora.draw_corpus_influence", "influence"),
     "ModelComparison": ("corpora.draw_comparison", "a comparison"),
@@ -61,7 +62,6 @@ _WHOLE = {
 _FIGURES = {
     "AlongTraining": "corpora.draw_along_training",
     "Recovery": "trainings.draw_probe",
-    "TrainingGeometry": "trainings.draw_training_geometry",
 }
 
 

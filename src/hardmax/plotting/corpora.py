@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from hardmax.models.atlas.corpus_atlas import CorpusAtlas
     from hardmax.models.atlas.generation import GenerationAtlas
+    from hardmax.models.atlas.router_load import RouterLoad
     from hardmax.models.comparisons.along_training import AlongTraining
     from hardmax.models.comparisons.compare import ModelComparison
     from hardmax.models.influence.corpus_influence import CorpusInfluence
@@ -84,6 +85,29 @@ def draw_corpus_atlas(
         ax.title.set_fontsize(9.5)
         ax.yaxis.label.set_fontsize(8)
         _layers(ax, atlas.layer)
+    return ax
+
+
+def draw_router_load(found: RouterLoad, *, ax: Axes | None = None) -> Axes:
+    """Draw the load of every expert over its even share, with its interval over texts, layer by layer."""
+    shares = found.interval("share")
+    even = found.k[:, None] / found.n_experts
+    r, e = (place.ravel() for place in np.indices(shares.mean.shape))
+    at = _places(found.layer[r], e)
+    mean, low, high = ((part / even).ravel() for part in (shares.mean, shares.low, shares.high))
+    with styled():
+        ax = given_or_new(ax, max(5.6, 1.2 + 0.9 * len(found.layer)), 3.6)
+        reach = np.nan_to_num(np.stack([mean - low, high - mean]))
+        ax.axhline(1.0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        ax.errorbar(
+            at, mean, yerr=np.maximum(reach, 0.0), fmt="o", color=LINES[0], markersize=3.5, elinewidth=1.2
+        )
+        ax.set_ylim(bottom=0.0)
+        texts = "1 text" if len(found.names) == 1 else f"{len(found.names)} texts"
+        ax.set(title=f"{found.model}, {texts}: tokens per expert", ylabel="load over the even one")
+        ax.title.set_fontsize(9.5)
+        _layers(ax, found.layer)
+        ax.set_xlabel("layer, its experts from left to right")
     return ax
 
 

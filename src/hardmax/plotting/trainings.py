@@ -1,7 +1,6 @@
 """What came of trainings: every seed as a point, medians as lines, the paper's numbers beside them.
 
-Also probes of heads (:func:`draw_recovery`), attention weights by position (:func:`draw_weights`) and how
-routing hardens during a training (:func:`draw_training_geometry`).
+Also probes of heads (:func:`draw_recovery`) and attention weights by position (:func:`draw_weights`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from hardmax.plotting.style import FILLS, INK, LINES, new_figure, styled
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hardmax.training.learned_routing import TrainingGeometry
     from hardmax.training.states import Recovery
 
 _PRINTED: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "markersize": 5.5}
@@ -228,43 +226,4 @@ def draw_weights(weights: Any, *, expected: float, title: str) -> Figure:
         ax.set(title=title, xlabel="position", ylabel="attention weight of CLS", xticks=places)
         ax.legend(frameon=False, fontsize=8.5)
         ax.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def draw_training_geometry(found: TrainingGeometry) -> Figure:
-    """Draw how error, hardness, margins and cells change during a training, in four panels."""
-    steps = np.asarray(found.samples, dtype=float)
-    dots: dict[str, Any] = {"marker": "o", "markersize": 3.5}
-    with styled():
-        figure = new_figure(10.4, 7.4)
-        axes = figure.subplots(2, 2)
-        left, right, low_left, low_right = axes.ravel()
-        left.plot(steps, found.nmse, color=INK, label="NMSE", **dots)
-        left.set(title="error, and whether CLS can know enough", ylabel="NMSE", yscale="log")
-        other = left.twinx()
-        other.plot(steps, found.learns, color=LINES[1], marker="s", markersize=3.5, linestyle="--")
-        other.set(ylabel="inputs whose active set reaches CLS", ylim=(-0.03, 1.03))
-        other.yaxis.label.set_color(LINES[1])
-        for i, name in enumerate(found.heads):
-            colour = LINES[i % len(LINES)]
-            right.plot(steps, found.share_hard[:, i], label=name, color=colour, **dots)
-            low_left.plot(steps, found.margin[:, i], label=name, color=colour, **dots)
-        right.set(
-            title=f"share of hard queries, tolerance {found.tolerance:g}", ylabel="share", ylim=(-0.03, 1.03)
-        )
-        low_left.set(title="median margin", ylabel="margin / temperature", yscale="log")
-        low_right.plot(steps, found.cells.mean(axis=1), color=INK, label="cells in a plane", **dots)
-        for i, reachable in enumerate(found.reachable.T):
-            label = f"keys with a cell, head {i + 1}"
-            low_right.plot(steps, reachable, color=LINES[i % len(LINES)], label=label, **dots)
-        low_right.set(title="first layer, one token moving", ylabel="number, mean over sequences")
-        low_right.set_ylim(bottom=0)
-        low_right.yaxis.set_major_locator(MaxNLocator(integer=True))
-        for ax in (right, low_right):
-            ax.legend(frameon=False, fontsize=8.5)
-        for ax in axes.ravel():
-            ax.set_xlabel("samples seen")
-            ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-            ax.grid(color="0.92", linewidth=0.6)
-            ax.set_axisbelow(True)
     return figure

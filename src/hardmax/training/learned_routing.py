@@ -12,15 +12,13 @@ Three views of the transformer of P2 section 3, for any vector of parameters, tr
   variation (:func:`hardmax.check_stability`). Information sets follow the arg-max only; a head that spreads
   its weight carries more than that, or less, and the share of hard queries says how far to believe them.
 
-:func:`follow_training` measures all of this at every checkpoint of a training, which P1 names as an open
-question.
+:func:`hardmax.along_training` measures heads, information sets and cells at every checkpoint of a training,
+which P1 names as an open question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,8 +33,6 @@ from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_dia
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine
 from hardmax.networks.network import Network
-from hardmax.results import Result
-from hardmax.targets.target import Target
 from hardmax.temperature.observed_scores import check_stability
 from hardmax.training.layout import TransformerShape
 from hardmax.training.states import head_weights, parameter_arrays, run_states, states_in_blocks
@@ -230,148 +226,3 @@ def measured_hardness(
                     needed = report.margin_needed / temperature
                     rows.append(Hardness(number + 1, i + 1, who, report.share_hard, typical, low, needed))
     return tuple(rows)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TrainingGeometry(Result):
-    """How routing, margins and cells change during a training.
-
-    Attributes
-    ----------
-    samples : array of int (C,)
-        Samples seen at each checkpoint.
-    share_hard, margin : array (C, rows)
-        Share of hard queries and median margin in units of temperature, for the heads named in ``heads``.
-    heads : tuple of str
-        ``"layer 1, head 2, tokens"``, for instance.
-    cells : array (C, sequences)
-        Cells of the first layer in the slice: routings of all its heads as one token moves in a plane.
-    reachable : array (C, h)
-        Keys with a cell in the diagram of each head of the first layer, mean over the sequences.
-    learns : array (C,)
-        The share of inputs on which the model's information sets contain the active set.
-    nmse : array (C,)
-        Mean squared error over variance on the inputs.
-    tolerance : float
-    """
-
-    kind: ClassVar[str] = "TrainingGeometry"
-    _shapes: ClassVar[dict[str, str]] = {
-        "samples": "C",
-        "heads": "rows",
-        "share_hard": "C rows",
-        "margin": "C rows",
-        "cells": "C sequences",
-        "reachable": "C heads",
-        "learns": "C",
-        "nmse": "C",
-    }
-
-    samples: NDArray[np.int64]
-    share_hard: Floats
-    margin: Floats
-    heads: tuple[str, ...]
-    cells: NDArray[np.int64]
-    reachable: Floats
-    learns: Floats
-    nmse: Floats
-    tolerance: float
-
-    def _summary(self) -> str:
-        return (
-            f"{len(self.samples)} checkpoints, NMSE {self.nmse[0]:.2g} to {self.nmse[-1]:.2g}, sets hold the "
-            f"active set on {self.learns[0]:.0%} to {self.learns[-1]:.0%} of inputs"
-        )
-
-    def columns(self) -> dict[str, Any]:
-        """One row per checkpoint, for tables."""
-        table: dict[str, Any] = {
-            "samples": self.samples,
-            "nmse": self.nmse,
-            "learns": self.learns,
-            "cells": self.cells.mean(axis=1),
-        }
-        for i in range(self.reachable.shape[1]):
-            table[f"keys with a cell, head {i + 1}"] = self.reachable[:, i]
-        for i, name in enumerate(self.heads):
-            table[f"hard: {name}"] = self.share_hard[:, i]
-            table[f"margin: {name}"] = self.margin[:, i]
-        return table
-
-    _table = columns
-
-
-def follow_training(
-    shape: TransformerShape,
-    checkpoints: Iterable[tuple[int, ArrayLike]],
-    target: Target,
-    X: ArrayLike,
-    *,
-    scale: tuple[float, float] = (0.0, 1.0),
-    n_sequences: int = 4,
-    radius: float = 2.0,
-    rng: int = 0,
-    tolerance: float = 0.01,
-) -> TrainingGeometry:
-    """Routing, margins and cells along the checkpoints of a training.
-
-    Parameters
-    ----------
-    shape : TransformerShape
-        Without positions.
-    checkpoints : iterable of (samples, parameters)
-    target : Target
-        What was trained for.
-    X : array (B, T, d)
-        Inputs on which everything but the cells is measured.
-    scale : (mean, deviation)
-        The model predicts (F - mean) / deviation.
-    n_sequences : int
-        Sequences, the first of X, whose cells are counted.
-    radius : float
-        Cells are counted in the square of this half side around the origin of a plane of tokens: all of it
-        for tokens of dimension 2, a random plane through the origin above.
-    rng : int
-        For that plane.
-    tolerance : float
-        Of hard queries.
-    """
-    inputs = np.asarray(X, dtype=np.float64)
-    wanted = (target(inputs) - scale[0]) / scale[1]
-    plane = _plane(shape.d_token, rng)
-    rows: list[dict[str, Any]] = []
-    heads: tuple[str, ...] = ()
-    for samples, vector in checkpoints:
-        hardness = measured_hardness(shape, vector, inputs, tolerance=tolerance)
-        heads = tuple(f"layer {row.layer}, head {row.head}, {row.who}" for row in hardness)
-        found = run_states(shape, vector, inputs)[1][:, 0]
-        few = inputs[:n_sequences]
-        rows.append(
-            {
-                "samples": int(samples),
-                "share_hard": [row.share_hard for row in hardness],
-                "margin": [row.margin for row in hardness],
-                "cells": [cells_in_plane(shape, vector, x, plane, radius) for x in few],
-                "reachable": _reachable(shape, vector, few),
-                "learns": routed_flow(shape, vector, inputs).learns(target).share,
-                "nmse": float(((found - wanted) ** 2).mean() / wanted.var()),
-            }
-        )
-    if not rows:
-        raise InvalidInputError("checkpoints must hold at least one, but was empty.")
-    measured = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    return TrainingGeometry(heads=heads, tolerance=tolerance, **measured)
-
-
-def _plane(d: int, rng: int) -> Floats:
-    if d <= 2:
-        return np.eye(d)
-    directions = np.linalg.qr(np.random.default_rng(rng).standard_normal((d, 2)))[0].T
-    return np.asarray(directions)
-
-
-def _reachable(shape: TransformerShape, parameters: ArrayLike, sequences: Floats) -> Floats:
-    """Keys with a cell in the diagram of each head of the first layer, mean over the sequences."""
-    heads = range(shape.heads[0])
-    counts = [[head_diagram(shape, parameters, x, i).nonempty.sum() for i in heads] for x in sequences]
-    return np.asarray(np.mean(counts, axis=0))

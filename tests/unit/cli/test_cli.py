@@ -20,7 +20,7 @@ from hardmax.cli import main
 from hardmax.cli.inputs import read_arrays, read_heads, read_vectors
 from hardmax.cli.installation import KERNELS
 from hardmax.geometry.minkowski import Verification
-from hardmax.models.report.report import ModelReport
+from hardmax.models.report.model_report import ModelReport
 
 KEYS = np.array([[2.0, 0.0], [-1.0, 2.0], [-1.0, -2.0], [0.25, 0.125]])
 SQUARE = [np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]])]

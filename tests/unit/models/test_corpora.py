@@ -322,3 +322,23 @@ def test_texts_are_measured_once_though_they_stand_twice(tmp_path):
     texts = {"a": "same", "b": "same", "c": "other"}
     assert len(list(over_texts(texts, measure, question={}, checkpoint=tmp_path / "run"))) == 3
     assert seen == ["same", "other"]
+
+
+def test_texts_are_read_with_one_thread_of_blas():
+    from hardmax.models.reading.threads import blas_pools, one_thread
+
+    pools = blas_pools()
+    if not pools:
+        pytest.skip("numpy and scipy have another library than OpenBLAS here")
+    before = [pool.get() for pool in pools]
+    try:
+        for pool in pools:
+            pool.set(2)
+        seen = over_texts({"a": "x"}, lambda text: {"n": [pool.get() for pool in pools]}, question={})
+        assert [found["n"] for found in seen] == [[1] * len(pools)]
+        with pytest.raises(ZeroDivisionError), one_thread():
+            _ = 1 / 0
+        assert [pool.get() for pool in pools] == [2] * len(pools)
+    finally:
+        for pool, n in zip(pools, before, strict=True):
+            pool.set(n)

@@ -25,7 +25,7 @@ import hardmax as hm
 from hardmax.cli import main
 from hardmax.models import bundled
 from hardmax.models.bundled import bundled_source
-from hardmax.models.report import report as report_module
+from hardmax.models.report import files as report_files
 from hardmax.models.report.flow_figures import place_labels, slice_figure
 from hardmax.models.report.head_figures import head_figures
 from hardmax.models.report.page import COLUMNS, heads_csv, json_for_script
@@ -211,7 +211,7 @@ def test_a_failure_leaves_an_older_report_as_it_was(bundled_report, tmp_path, mo
         return written_whole(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(report_module, "written_whole", full)
+        patched.setattr(report_files, "written_whole", full)
         with pytest.raises(OSError, match="no space"):
             other.write(tmp_path)
         opened.clear()
@@ -242,7 +242,7 @@ def test_hostile_tokens_stay_text(hostile):
     assert '</script><b>"&' in page.words["span.tok"]
     assert any("onerror" in word for word in page.words["span.tok"])
     assert "␀␛[31m␍␊" in page.words["span.tok"]  # control characters are seen
-    data = json.loads(page.words["script"][0])
+    (data,) = json.loads(page.words["script"][0])["texts"]
     sinks = {row["sink_token"] for row in csv.DictReader(io.StringIO(data["csv"], newline=""))}
     assert sinks <= {*HOSTILE, ""}
     assert data["csv"] == heads_csv(hostile.atlas)

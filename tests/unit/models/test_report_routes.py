@@ -68,7 +68,7 @@ def test_the_first_sentences_are_recomputed_from_probabilities(found, soft):
             by_layer.append(here[0] / here[1])
         share = within / total
         words = "poor" if share < 0.25 else "partial" if share < 0.75 else "good"
-        first, layers, keys, where = report.verdict.how_well
+        first, keys, where, layers = report.verdict.how_well
         assert f", is a {words} description of this model's attention on this text" in first
         assert f"for {within:,} of {total:,} queries" in first
         told = [float(x) for x in re.findall(r": (\d+) %", layers.replace("under 1 %", "0 %"))]
@@ -228,7 +228,7 @@ def in_node(code, report):
     program = (
         f"const Routes = require({json.dumps(ROUTES)});"
         "const data = JSON.parse(require('fs').readFileSync(0, 'utf8'));"
-        "const m = Routes.open(data.attention);"
+        "const m = Routes.open(data.texts[0].attention);"
         f"console.log(JSON.stringify((() => {{ {code} }})()));"
     )
     done = subprocess.run([NODE, "-e", program], input=data, capture_output=True, text=True, check=True)
@@ -277,7 +277,7 @@ def plain_paths(reads, depth, n_queries, column, token, read_out):
 
 PATHS = """
 return places.map(([stop, column, token]) => {
-  const found = Routes.paths(m, Routes.table(m, m.stops.indexOf(stop)), column, token, data.readOut);
+  const found = Routes.paths(m, Routes.table(m, m.stops.indexOf(stop)), column, token, data.texts[0].readOut);
   return { to: found.to.map(Routes.tokens), from: found.from.map(Routes.tokens), reaches: found.reaches };
 });
 """

@@ -16,7 +16,6 @@ from hardmax.training.layout import TransformerShape
 from hardmax.training.learned_routing import (
     cells_in_plane,
     fixed_context,
-    follow_training,
     head_diagram,
     measured_hardness,
     query_network,
@@ -333,8 +332,6 @@ def test_geometry_refuses(vector):
         head_diagram(SHAPE, vector, inputs(1)[0], 2)
     with pytest.raises(DimensionMismatchError, match=r"sequence must have the shape \(T, d\)"):
         fixed_context(SHAPE, vector, inputs(1))
-    with pytest.raises(InvalidInputError, match="checkpoints must hold at least one"):
-        follow_training(SHAPE, [], hm.targets.triangle_center(3), inputs(2))
 
 
 # Hardness
@@ -358,29 +355,6 @@ def test_hardness_is_counted_query_by_query(vector):
         assert row.share_hard == pytest.approx(hard / 100)
         assert 0 < row.share_hard < 1
         assert row.margin == pytest.approx(np.median(margins))
-
-
-def test_a_training_is_followed(vector, tmp_path):
-    target = hm.targets.pairwise(np.random.default_rng(0).standard_normal((1, 3, 3)))
-    X = target.sample(30, 5, 0)
-    sharper = vector.copy()
-    for part in ("query", "key"):
-        SHAPE.split(sharper)[f"layers.0.{part}"][:] *= 5
-    found = follow_training(SHAPE, [(0, vector), (10, sharper)], target, X, n_sequences=2)
-    tokens = [i for i, name in enumerate(found.heads) if name.startswith("layer 1")]
-    assert (found.margin[1, tokens] > 20 * found.margin[0, tokens]).all()
-    assert (found.share_hard[1, tokens] >= found.share_hard[0, tokens]).all()
-    # only the sharpness changed, so the cells are the same
-    np.testing.assert_array_equal(found.cells[0], found.cells[1])
-    wanted = target(X)
-    guess = run_states(SHAPE, vector, X)[1][:, 0]
-    assert found.nmse[0] == pytest.approx(((guess - wanted) ** 2).mean() / wanted.var())
-    again = hm.load(found.save(tmp_path / "training.npz"))
-    np.testing.assert_array_equal(again.cells, found.cells)
-    assert len(again.to_frame()) == 2
-    assert len(again.plot().figure.axes) == 5
-    with pytest.raises(InvalidInputError, match="makes its own axes"):
-        again.plot(box=hm.Box.cube(2, 0, 1))
 
 
 # The bundled model

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -54,7 +54,7 @@ STATISTICS: dict[str, str] = {
 """What is known of a head on one text, in words."""
 
 SHARES = frozenset(STATISTICS) - {"margin", "entropy", "wall_distance"}
-"""Statistics that lie between 0 and 1; their intervals are cut there."""
+"""Statistics that lie between 0 and 1; their intervals are cut there, those of the others at 0."""
 
 
 def head_statistics(layer: CapturedLayer, found: QueryMeasures, used: Usage) -> list[float]:
@@ -109,6 +109,7 @@ class StatisticsRecorder:
         ]
         self._values: dict[tuple[int, int], list[float]] = {}
         self._sinks: dict[tuple[int, int], int] = {}
+        self._queries: dict[tuple[int, int], int] = {}
 
     def __call__(self, layer: CapturedLayer) -> None:
         """Measure one layer."""
@@ -119,6 +120,7 @@ class StatisticsRecorder:
                 used = key_usage(found, layer.readable(h)[0], factor=self._factor)
                 self._values[place] = head_statistics(layer, found, used)
                 self._sinks[place] = used.sinks[0] if used.sinks else -1
+                self._queries[place] = int(found.choice.sum())
 
     def measured(self, reading: TextReading) -> Measured:
         """What was found on the text that was read, ready for a file."""
@@ -127,6 +129,7 @@ class StatisticsRecorder:
             "values": np.array([self._values[place] for place in self.rows]),
             "sinks": [reading.key_tokens[sink] if sink >= 0 else "" for sink in sinks],
             "n_tokens": len(reading.tokens),
+            "n_queries": np.array([self._queries[place] for place in self.rows], dtype=np.int64),
             "probability_difference": float(reading.probability_difference),
         }
 
@@ -300,10 +303,9 @@ class CorpusAtlas(Result):
 
 
 def cut_to_range(found: MeanIntervals, statistic: str) -> MeanIntervals:
-    """The interval cut to the range of a share, where the statistic is one: it covers no less."""
-    if statistic not in SHARES:
-        return found
-    low, high = np.clip(found.low, 0.0, 1.0), np.clip(found.high, 0.0, 1.0)
+    """The interval cut to where the statistic lies, 0 to 1 for a share, else from 0 on: it covers no less."""
+    most = 1.0 if statistic in SHARES else np.inf
+    low, high = np.clip(found.low, 0.0, most), np.clip(found.high, 0.0, most)
     return MeanIntervals(found.mean, low, high, found.deviation, found.n)
 
 
@@ -350,30 +352,41 @@ def corpus_atlas(
         return recorder.measured(read(source, text, [recorder]))
 
     question = {"what": "head atlas", **model_question(source), **settings, "statistics": list(STATISTICS)}
-    values = np.empty((len(named), len(first.rows), len(STATISTICS)))
-    sinks = np.full(values.shape[:2], -1, dtype=np.int64)
-    n_tokens = np.zeros(len(named), dtype=np.int64)
-    words: dict[str, int] = {}
-    worst = 0.0
     with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts")) as report:
         run = over_texts(named, measure, question=question, checkpoint=checkpoint, progress=report)
-        for i, found in enumerate(run):
-            values[i], n_tokens[i] = found["values"], found["n_tokens"]
-            sinks[i] = [words.setdefault(word, len(words)) if word else -1 for word in found["sinks"]]
-            worst = max(worst, found["probability_difference"])
+        found = list(run)
+    seconds = time.perf_counter() - started
+    return table_of_texts(
+        source, first.rows, tuple(named), found, confidence=confidence, settings=settings, seconds=seconds
+    )
+
+
+def table_of_texts(
+    source: Source,
+    rows: Sequence[tuple[int, int]],
+    names: tuple[str, ...],
+    found: Sequence[Measured],
+    *,
+    confidence: float,
+    settings: dict[str, Any],
+    seconds: float,
+) -> CorpusAtlas:
+    """What :meth:`StatisticsRecorder.measured` gave for each text, as one result."""
+    words: dict[str, int] = {}
+    sinks = [[words.setdefault(word, len(words)) if word else -1 for word in one["sinks"]] for one in found]
     return CorpusAtlas(
         model=source.name,
         family=source.family,
-        names=tuple(named),
-        n_tokens=n_tokens,
-        layer=np.array([n for n, _ in first.rows], dtype=np.int64),
-        head=np.array([h for _, h in first.rows], dtype=np.int64),
+        names=names,
+        n_tokens=np.array([one["n_tokens"] for one in found], dtype=np.int64),
+        layer=np.array([n for n, _ in rows], dtype=np.int64),
+        head=np.array([h for _, h in rows], dtype=np.int64),
         statistics=tuple(STATISTICS),
-        values=values,
+        values=np.stack([one["values"] for one in found]),
         sink_words=tuple(words),
-        sinks=sinks,
+        sinks=np.array(sinks, dtype=np.int64),
         confidence=float(confidence),
-        probability_difference=worst,
+        probability_difference=max(float(one["probability_difference"]) for one in found),
         settings=settings,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )

@@ -21,7 +21,7 @@ from hardmax.models.reading.capture import Differences, capture, differences, wi
 from hardmax.models.reading.folders import check_folder, folder_name, tokenizer_of
 from hardmax.models.reading.loading import OpenModel, in_float32, open_model
 from hardmax.models.reading.sources import required
-from hardmax.models.reading.text_runs import one_thread
+from hardmax.models.reading.threads import one_thread
 from hardmax.models.reading.watching import Watched, watch
 from hardmax.networks.block import many
 from hardmax.progress import shown

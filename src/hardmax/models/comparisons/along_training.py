@@ -371,11 +371,15 @@ def along_training(
 def _listed(checkpoints: Any, steps: Sequence[int] | None) -> tuple[list[Any], list[int]]:
     """The checkpoints in a list, and how far the training was at each."""
     if isinstance(checkpoints, TrainingResult):
+        # two marks inside one batch are the same checkpoint
+        samples, which = np.unique(checkpoints.checkpoint_samples, return_index=True)
         models: list[Any] = [
-            TrainedModel(checkpoints.shape, vector, checkpoints.mean, checkpoints.scale)
-            for vector in checkpoints.checkpoint_parameters
+            TrainedModel(
+                checkpoints.shape, checkpoints.checkpoint_parameters[i], checkpoints.mean, checkpoints.scale
+            )
+            for i in which
         ]
-        found = checkpoints.checkpoint_samples.tolist()
+        found = samples.tolist()
         empty = (
             "must hold checkpoints, but its settings asked for none; try TrainingSettings(checkpoints=...)"
         )

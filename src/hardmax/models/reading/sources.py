@@ -33,12 +33,13 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError, MissingExtraError
+from hardmax.models.reading.captured import checked_layers, of_arrays, of_nnsight, of_transformer_lens
 
 Floats = NDArray[np.floating]
 
@@ -103,6 +104,14 @@ class CapturedLayer:
     ...                       bias=np.array([[[0.0, 1.0]]]), null_keys=1)
     >>> layer.probabilities(0).round(3)
     array([[0.269, 0.731]])
+
+    Two heads that look back, over five tokens:
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, q, k = rng.standard_normal((5, 8)), rng.standard_normal((2, 5, 4)), rng.standard_normal((2, 5, 4))
+    >>> layer = CapturedLayer(0, x, q, k, k, np.tri(5, dtype=bool), scale=0.5)
+    >>> layer.heads, layer.probabilities(1).shape
+    (2, (5, 5))
     """
 
     index: int
@@ -118,6 +127,92 @@ class CapturedLayer:
     softcap: float | None = None
     relative: RelativeKeys | None = None
     null_keys: int = 0
+
+    @classmethod
+    def from_arrays(
+        cls, queries: Any, keys: Any, values: Any = None, *, index: int = 0, **options: Any
+    ) -> Self:
+        """A layer from plain arrays or tensors of one sequence.
+
+        Parameters
+        ----------
+        queries, keys, values : arrays (H, Q, d), (G, N, d), (G, N, e)
+            As they meet: after norms and rotations. Without values the keys stand for them.
+        index : int
+            The layer, counted from 0.
+        **options
+            ``inputs`` (Q, d_model), by default the queries side by side; ``present`` (Q, N) or
+            ``causal=True``; ``scale``, by default one over the root of d; ``bias`` (H, Q, N);
+            ``output_weights`` (H, d_model, e); and ``probabilities`` (H, Q, N), the tool's own attention
+            pattern: the layer must give it within 0.0001.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> layer = CapturedLayer.from_arrays(*rng.standard_normal((2, 4, 6, 8)), causal=True)
+        >>> layer.heads, layer.n_keys, round(layer.scale, 3)
+        (4, 6, 0.354)
+        """
+        return cls(index=index, **of_arrays(queries, keys, values, **options))
+
+    @classmethod
+    def from_transformer_lens(
+        cls, cache: Any, layer: int, *, batch: int = 0, causal: bool | None = None
+    ) -> Self:
+        """A layer from the cache that ``run_with_cache`` of TransformerLens returns.
+
+        Parameters
+        ----------
+        cache : ActivationCache
+            With the entries hook_q, hook_k, hook_v (hook_rot_q and hook_rot_k where queries are rotated) and
+            hook_pattern of the layer, which must agree within 0.0001. Scale, direction and weights are those
+            of the cache's model.
+        layer : int
+        batch : int
+            Which sequence, where the cache has several.
+        causal : bool, optional
+            Whether tokens read only what stands before them, where the model does not say so.
+
+        Notes
+        -----
+        Queries as affine functions of the inputs (``query_map``, for slices) are known where no rotation and
+        no norm stands between them.
+        """
+        fields = of_transformer_lens(cache, layer, batch=batch, causal=causal)
+        affine = fields.pop("query_affine", None)
+        maps = None if affine is None else QueryMap(*affine)
+        return cls(index=layer, query_map=None if maps is None else lambda _: maps, **fields)
+
+    @classmethod
+    def from_nnsight(
+        cls,
+        inputs: Any,
+        output: Any = None,
+        *,
+        index: int = 0,
+        batch: int = 0,
+        causal: bool | None = None,
+        hidden: Any = None,
+    ) -> Self:
+        """A layer from what a trace of nnsight saved of the call of transformers' attention interface.
+
+        Parameters
+        ----------
+        inputs : tuple and dict
+            The saved ``.inputs`` of ``self_attn.source.attention_interface_1`` (``_0`` before nnsight 0.8):
+            queries, keys and values after rotation, the mask, and the scale.
+        output : tuple, optional
+            Its saved ``.output``. With eager attention it holds the pattern, which the layer must give within
+            0.0001.
+        index : int
+            The layer, counted from 0.
+        batch : int
+        causal : bool, optional
+            Without a mask: whether tokens read only what stands before them. By default what the module says.
+        hidden : array (B, Q, d_model), optional
+            What the query projection received.
+        """
+        return cls(index=index, **of_nnsight(inputs, output, batch=batch, causal=causal, hidden=hidden))
 
     @property
     def heads(self) -> int:
@@ -377,6 +472,54 @@ class Source(Protocol):
     def read(self, text: Any, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
         """Send a text through the model and show each wanted layer to ``visit``, in order."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedSource:
+    """Layers that were captured elsewhere, as a source: atlas, report and the others read it like a model.
+
+    Made by :func:`captured_source`. It has one sequence, and reads no text.
+    """
+
+    layers: tuple[CapturedLayer, ...]
+    tokens: tuple[str, ...]
+    name: str = "captured layers"
+    family: str = "arrays"
+
+    @property
+    def n_layers(self) -> int:
+        """The number of layers."""
+        return len(self.layers)
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The number of heads of each layer."""
+        return tuple(layer.heads for layer in self.layers)
+
+    def read(self, text: Any, visit: Visit, *, layers: tuple[int, ...] | None = None) -> TextReading:
+        """Show each wanted layer to ``visit``, in order."""
+        if text is not None:
+            raise InvalidInputError("text must be left out for captured layers, which hold one sequence.")
+        for index in range(self.n_layers) if layers is None else layers:
+            visit(self.layers[index])
+        return TextReading(self.tokens, self.tokens, 0.0, 0.0, None, 0.0)
+
+
+def captured_source(
+    layers: Iterable[CapturedLayer], tokens: Iterable[str] | None = None, *, name: str = "captured layers"
+) -> CapturedSource:
+    """Captured layers of one sequence, first to last, as something that can be read like a model.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> rng = np.random.default_rng(0)
+    >>> layers = [hm.models.CapturedLayer.from_arrays(*rng.standard_normal((2, 3, 5, 4)), index=i)
+    ...           for i in range(2)]
+    >>> hm.head_atlas(hm.models.captured_source(layers, "a b c d e".split()))
+    <HeadAtlas: captured layers, 6 heads of 2 layers on 5 tokens, 0 cells in 0 slices>
+    """
+    return CapturedSource(*checked_layers(layers, tokens), name=name)
 
 
 class Recorder(Protocol):

@@ -11,9 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy as np
 
 from hardmax import storage
 from hardmax.errors import FidelityError, FileFormatError, InvalidInputError
+from hardmax.models.reading.threads import one_thread
 from hardmax.results import plain
 from hardmax.storage import Stored, written_whole
 
@@ -100,21 +99,6 @@ def model_question(source: Any) -> dict[str, Any]:
         "heads": list(source.heads),
         "weights": own() if callable(own) else None,
     }
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch: on short texts several of them wait for each other longer than they work."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Folder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardmax.models.report.svg import (
     LEFT,
@@ -33,7 +33,9 @@ from hardmax.temperature.bands import margin_needed
 if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
 
-_MANY = 160  # heads from which on intervals would be a smear
+MANY = 160
+"""Heads from which on intervals would be a smear."""
+
 _STEPS = (0.1, 0.25, 0.5, 0.75, 0.9)  # where the colours of a map change
 
 
@@ -50,13 +52,13 @@ def head_figures(atlas: HeadAtlas) -> dict[str, Figure]:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def layers_of(heads: Sequence[HeadRecord]) -> list[tuple[int, list[HeadRecord]]]:
+def layers_of(heads: Sequence[Any]) -> list[tuple[int, list[Any]]]:
     """Heads by layer, both in order."""
     numbers = sorted({record.layer for record in heads})
     return [(n, sorted((r for r in heads if r.layer == n), key=lambda r: r.head)) for n in numbers]
 
 
-def _columns(heads: Sequence[HeadRecord], right: float = RIGHT) -> list[tuple[HeadRecord, float]]:
+def head_places(heads: Sequence[Any], right: float = RIGHT) -> list[tuple[Any, float]]:
     """Where every head stands."""
     layers = layers_of(heads)
     step = (right - LEFT) / len(layers)
@@ -68,7 +70,8 @@ def _columns(heads: Sequence[HeadRecord], right: float = RIGHT) -> list[tuple[He
     return places
 
 
-def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float, right: float = RIGHT) -> list[str]:
+def layer_axis(heads: Sequence[Any], top: float, bottom: float, right: float = RIGHT) -> list[str]:
+    """The layers below a drawing, with lines between them."""
     layers = layers_of(heads)
     step = (right - LEFT) / len(layers)
     every = 1 + (len(layers) - 1) // 16
@@ -82,7 +85,8 @@ def _layer_axis(heads: Sequence[HeadRecord], top: float, bottom: float, right: f
     return [*parts, axis_title((LEFT + right) / 2, bottom + 27, "layer")]
 
 
-def _name(record: HeadRecord) -> str:
+def head_name(record: Any) -> str:
+    """What a head is called in a picture."""
     return f"layer {record.layer}, head {record.head}"
 
 
@@ -98,18 +102,18 @@ def margins(atlas: HeadAtlas) -> Figure:
     low = max(min([*lows, *finite, 1.0]), high * 1e-4, 1e-3)
     scale = log_scale(low, high, bottom, top)
     parts = y_axis(scale, LEFT, right, "margin of the winning key, in units of temperature", top)
-    parts += _layer_axis(heads, top, bottom, right)
-    many = len(heads) > _MANY
+    parts += layer_axis(heads, top, bottom, right)
+    many = len(heads) > MANY
     for eta, margin in needed:
         y = scale.place(margin)
         parts.append(line(LEFT, right, y, y, "limit"))
         down = 6.0 if eta > 0.05 else 0.0  # the lower line gets its number a little below it
         parts.append(text(right + 3, y + down + 0.4, f"{eta:.0%}".replace("%", " %"), class_="small"))
-    for record, x in _columns(heads, right):
+    for record, x in head_places(heads, right):
         if math.isnan(record.margin_median):
             continue
         hover = (
-            f"{_name(record)}: median {number(record.margin_median)}, "
+            f"{head_name(record)}: median {number(record.margin_median)}, "
             f"10 % to 90 %: {number(record.margin_low)} to {number(record.margin_high)}"
         )
         if not many:
@@ -129,7 +133,7 @@ def margins(atlas: HeadAtlas) -> Figure:
         "measured; dashed lines are proven",
         "".join(parts + key),
         bottom + 40 + used,
-        _in_words(heads, "median margin", lambda r: r.margin_median),
+        in_words(heads, "median margin", lambda r: r.margin_median),
     )
 
 
@@ -160,7 +164,7 @@ def guarantees(atlas: HeadAtlas) -> Figure:
             parts.append(line(x, x, a, b, "line-0", stroke_width=1))
             parts += [mark(x, a, hover, ring=True, r=3.8), mark(x, b, hover, r=2.4)]
     bottom = top + len(panels) * (height + gap) - gap
-    parts += _layer_axis(heads, bottom - height, bottom)
+    parts += layer_axis(heads, bottom - height, bottom)
     items = [(mark(0, 0, r=2.4), "measured"), (mark(0, 0, ring=True, r=3.8), "guaranteed by margins")]
     key, used = legend(items, LEFT, bottom + 45, RIGHT - LEFT)
     return Figure(
@@ -172,7 +176,7 @@ def guarantees(atlas: HeadAtlas) -> Figure:
         "measured, and bounded from below",
         "".join(parts + key),
         bottom + 40 + used,
-        _in_words(heads, "share of queries within 10 % of hardmax", lambda r: r.share_measured_10),
+        in_words(heads, "share of queries within 10 % of hardmax", lambda r: r.share_measured_10),
     )
 
 
@@ -181,13 +185,13 @@ def keys_that_win(atlas: HeadAtlas) -> Figure:
     heads = atlas.heads
     top, bottom = 26.0, 166.0
     scale = linear_scale(0.0, 1.0, bottom, top)
-    parts = y_axis(scale, LEFT, RIGHT, "share of the keys of a head", top) + _layer_axis(heads, top, bottom)
-    r = 1.5 if len(heads) > _MANY else 2.6
-    for record, x in _columns(heads):
+    parts = y_axis(scale, LEFT, RIGHT, "share of the keys of a head", top) + layer_axis(heads, top, bottom)
+    r = 1.5 if len(heads) > MANY else 2.6
+    for record, x in head_places(heads):
         can = scale.place(record.keys_can_win / max(record.keys_can_win_of, 1))
         do = scale.place(record.keys_do_win / max(record.n_keys, 1))
         hover = (
-            f"{_name(record)}: {record.keys_can_win} of {record.keys_can_win_of} keys can win, "
+            f"{head_name(record)}: {record.keys_can_win} of {record.keys_can_win_of} keys can win, "
             f"{record.keys_do_win} do"
         )
         title = element("title", escape(hover))
@@ -203,7 +207,7 @@ def keys_that_win(atlas: HeadAtlas) -> Figure:
         "certified; do win: measured",
         "".join(parts + key),
         bottom + 40 + used,
-        _in_words(heads, "keys that can win", lambda r: r.keys_can_win),
+        in_words(heads, "keys that can win", lambda r: r.keys_can_win),
     )
 
 
@@ -213,14 +217,14 @@ def keys_that_win(atlas: HeadAtlas) -> Figure:
 
 def hardness_map(atlas: HeadAtlas) -> Figure:
     """The median probability of the winning key, one square per head."""
-    return _map(
+    return head_map(
         atlas.heads,
         "hardness",
         "Where attention is hard",
         "Median probability of the winning key over the queries of a head: 1 is hardmax.",
         lambda r: r.top_probability,
         lambda r: f"{r.top_probability:.2f}".lstrip("0") if r.top_probability < 0.995 else "1",
-        lambda r: f"{_name(r)}: median top probability {number(r.top_probability)}",
+        lambda r: f"{head_name(r)}: median top probability {number(r.top_probability)}",
         "median top probability",
     )
 
@@ -232,7 +236,7 @@ def sinks(atlas: HeadAtlas) -> Figure:
     def token(record: HeadRecord) -> str:
         return names[record.sink] if 0 <= record.sink < len(names) else ""
 
-    return _map(
+    return head_map(
         atlas.heads,
         "sinks",
         "Sinks: keys that win far more than their share",
@@ -241,24 +245,25 @@ def sinks(atlas: HeadAtlas) -> Figure:
         lambda r: r.sink_share if r.sink >= 0 else math.nan,
         lambda r: shortened(token(r), 5) if r.sink >= 0 else "",
         lambda r: (
-            f"{_name(r)}: {shortened(token(r), 24)} (position {r.sink}) wins {r.sink_share:.0%}"
+            f"{head_name(r)}: {shortened(token(r), 24)} (position {r.sink}) wins {r.sink_share:.0%}"
             if r.sink >= 0
-            else f"{_name(r)}: no sink"
+            else f"{head_name(r)}: no sink"
         ),
         "share of queries that the sink wins",
     )
 
 
-def _map(
-    heads: Sequence[HeadRecord],
+def head_map(
+    heads: Sequence[Any],
     name: str,
     title: str,
     caption: str,
-    value: Callable[[HeadRecord], float],
-    word: Callable[[HeadRecord], str],
-    hover: Callable[[HeadRecord], str],
+    value: Callable[[Any], float],
+    word: Callable[[Any], str],
+    hover: Callable[[Any], str],
     measured: str,
 ) -> Figure:
+    """One square per head, coloured by a number between 0 and 1."""
     layers = layers_of(heads)
     n_columns = max(record.head for record in heads) + 1
     top = 30.0
@@ -295,7 +300,7 @@ def _map(
         parts.append(tick(x, bottom + 47, f"{edge:g}", anchor="middle" if level else "start"))
     parts.append(tick(LEFT + 44 * (len(_STEPS) + 1), bottom + 47, "1"))
     return Figure(
-        name, title, caption, "measured", "".join(parts), bottom + 54, _in_words(heads, measured, value)
+        name, title, caption, "measured", "".join(parts), bottom + 54, in_words(heads, measured, value)
     )
 
 
@@ -305,13 +310,13 @@ def mean_of(records: Sequence[HeadRecord], field: str) -> float:
     return sum(values) / len(values) if values else math.nan
 
 
-def _in_words(heads: Sequence[HeadRecord], what: str, value: Callable[[HeadRecord], float]) -> str:
+def in_words(heads: Sequence[Any], what: str, value: Callable[[Any], float]) -> str:
     """A figure in words: the range over all heads, and where the ends are."""
     known = [(float(value(r)), r) for r in heads if not math.isnan(float(value(r)))]
     if not known:
         return f"No head has a {what} here."
     least, most = min(known, key=lambda pair: pair[0]), max(known, key=lambda pair: pair[0])
     return (
-        f"{len(known)} heads; {what} from {number(least[0])} ({_name(least[1])}) to {number(most[0])} "
-        f"({_name(most[1])})."
+        f"{len(known)} heads; {what} from {number(least[0])} ({head_name(least[1])}) to {number(most[0])} "
+        f"({head_name(most[1])})."
     )

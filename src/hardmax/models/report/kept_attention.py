@@ -212,7 +212,7 @@ class AttentionRecorder:
                 "scores": codes,
                 "low": low,
                 "step": step,
-                "goes": _goes(layer.probabilities(head), layer.null_keys),
+                "goes": attention_places(layer.probabilities(head), layer.null_keys),
             }
             for name, value in found.items():
                 self._parts.setdefault(name, []).append(value)
@@ -234,10 +234,10 @@ class AttentionRecorder:
         )
 
 
-def _goes(probabilities: Floats, null_keys: int = 0) -> Floats:
+def attention_places(probabilities: Floats, null_keys: int = 0) -> Floats:
     """The mean probability that queries give to each of :data:`PLACES`; null keys are none of them.
 
-    >>> _goes(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
+    >>> attention_places(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
     array([0.27, 0.07, 0.17, 0.33, 0.17])
     """
     reads = probabilities.sum(axis=1) > 0.5

@@ -22,7 +22,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hardmax.models.report.flow_figures import (
@@ -36,11 +36,11 @@ from hardmax.models.report.flow_figures import (
 from hardmax.models.report.head_figures import head_figures, layers_of, mean_of
 from hardmax.models.report.kept_attention import MOST_ROWS, KeptAttention, margins_of
 from hardmax.models.report.svg import CONTROL, Figure, drawing_style, figure_style, number, shortened
-from hardmax.results import strict
+from hardmax.results import Result, strict
 
 if TYPE_CHECKING:
     from hardmax.models.atlas.head_atlas import HeadAtlas, HeadRecord
-    from hardmax.models.report.report import ModelReport
+    from hardmax.models.report.model_report import ModelReport
 
 
 def _resource(name: str) -> str:
@@ -63,7 +63,7 @@ COLUMNS = tuple(Column(*row) for row in list(csv.reader(io.StringIO(_resource("c
 """The columns of the table, in order."""
 
 
-_WORDS = (
+WORDS = (
     ("token", "a piece of the text; the model keeps one vector for each"),
     ("head", "in each layer, several heads let every token read from others; this is attention"),
     ("query, key", "a token that reads, and a token that is read, in one head"),
@@ -78,6 +78,7 @@ _WORDS = (
     ("sink", "a key that wins far more queries than its share, often without saying much"),
     ("influence", "how far the state of a token moves when one input token is replaced"),
 )
+"""What a reader who has not read the papers needs."""
 
 
 def figures_of(report: ModelReport) -> dict[str, Figure]:
@@ -91,11 +92,11 @@ def figures_of(report: ModelReport) -> dict[str, Figure]:
     return made
 
 
-def page(report: ModelReport) -> str:
-    """The whole file."""
-    atlas, figures = report.atlas, report.figures
-    slices = [name for name in figures if name.startswith("slice-")]
-    sections = {
+def text_sections(report: ModelReport) -> dict[str, str]:
+    """The sections about one text that there are, with their titles."""
+    atlas = report.atlas
+    slices = any(name.startswith("slice-") for name in report.figures)
+    return {
         **({"routes": "Who reads whom"} if report.flows else {}),
         "read": "What was read",
         "hard": "Is attention hard?",
@@ -105,48 +106,94 @@ def page(report: ModelReport) -> str:
         **({"influence": "Does influence follow the sets?"} if report.influence else {}),
         "assumptions": "The assumptions of the theory, in practice",
         "heads": "Every head",
-        "certainty": "How sure each number is",
-        "settings": "Settings and versions",
     }
-    script = _resource("report.js")
-    data = {"csv": heads_csv(atlas), "style": drawing_style()}
-    if report.attention is not None:
-        script = "\n".join([_resource("routes.js"), _resource("routes_view.js"), script])
-        data.update(_attention_data(report, report.attention))
+
+
+def text_part(report: ModelReport, *, prefix: str = "", index: int = 0) -> Markup:
+    """The sections about one text; ``prefix`` stands before their ids, ``index`` is its place in the data."""
+    atlas, figures = report.atlas, report.figures
     groups = [(name, len(list(columns))) for name, columns in groupby(COLUMNS, key=lambda c: c.group)]
-    return _template().render(
-        report=report,
-        atlas=atlas,
-        figures=figures,
-        slices=slices,
-        sections=sections,
+    return Markup(
+        template("text.html.j2").render(
+            report=report,
+            prefix=prefix,
+            index=index,
+            atlas=atlas,
+            figures=figures,
+            slices=[name for name in figures if name.startswith("slice-")],
+            sections=text_sections(report),
+            verdict=report.verdict,
+            strongest=_strongest_reads(report),
+            rounding=_rounding(report.attention),
+            most_rows=MOST_ROWS,
+            mean=lambda field: whole_percent(mean_of(atlas.heads, field)),
+            groups=groups,
+            columns=COLUMNS,
+            classes=_column_classes(),
+            rows=head_cells(atlas),
+        )
+    )
+
+
+def text_data(report: ModelReport, prefix: str = "") -> dict[str, Any]:
+    """What the script of the page knows about one text."""
+    found: dict[str, Any] = {"prefix": prefix, "csv": heads_csv(report.atlas)}
+    if report.attention is not None:
+        found.update(_attention_data(report, report.attention))
+    return found
+
+
+def framed(body: Markup, data: dict[str, Any], **words: Any) -> str:
+    """A whole file around a body; the words are those of ``page.html.j2``."""
+    routes = any("attention" in text for text in data["texts"])
+    names = [*(("routes.js", "routes_view.js") if routes else ()), "report.js"]
+    script = "\n".join(map(_resource, names))
+    return template("page.html.j2").render(
+        body=body,
+        data=json_for_script({"style": drawing_style(), **data}),
         policy=content_policy(script),
         style=figure_style() + _resource("report.css"),
         script=script,
-        data=json_for_script(data),
-        shape=_shape(atlas),
-        facts=_facts(report),
-        verdict=report.verdict,
-        strongest=_strongest_reads(report),
-        rounding=_rounding(report.attention),
-        most_rows=MOST_ROWS,
-        words=_WORDS,
-        mean=lambda field: _percent(mean_of(atlas.heads, field)),
-        groups=groups,
         columns=COLUMNS,
-        classes=_column_classes(),
-        rows=head_cells(atlas),
-        settings=_settings(report),
+        **words,
+    )
+
+
+LAST_SECTIONS = (
+    ("certainty", "How sure each number is", ""),
+    ("settings", "Settings and versions", ""),
+)
+"""What stands below everything else: anchor, name, and the section of a text that it is, if any."""
+
+
+def page(report: ModelReport) -> str:
+    """The whole file."""
+    atlas = report.atlas
+    return framed(
+        text_part(report),
+        {"texts": [text_data(report)]},
+        title=atlas.model,
+        lede=f"{shape_of(atlas.heads)} ({atlas.family}) on {counted(len(atlas.text_tokens), 'token')}.",
+        verdict=report.verdict,
+        words=WORDS,
+        facts=_facts(report),
+        contents=[*((key, name, "") for key, name in text_sections(report).items()), *LAST_SECTIONS],
+        skip_to="heads",
+        settings=settings_of(report, atlas.settings),
+        provenance=report.provenance,
+        numbers="report.json and heads.csv",
     )
 
 
 @cache
-def _template() -> Template:
-    """The template; every value is escaped, and control characters in it become visible."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible)
-    environment.filters.update(many=_many, number=number, median=_median, joined=_joined)
+def template(name: str) -> Template:
+    """A template; every value is escaped, and control characters in it become visible."""
+    environment = Environment(
+        loader=FunctionLoader(_resource), autoescape=True, undefined=StrictUndefined, finalize=_visible
+    )
+    environment.filters.update(many=counted, number=number, median=_median, joined=_joined)
     environment.globals.update(known_tokens=known_tokens, known_levels=known_levels)
-    return environment.from_string(_resource("page.html.j2"))
+    return environment.get_template(name)
 
 
 def _visible(value: Any) -> Any:
@@ -180,7 +227,8 @@ def _joined(sentence: str) -> str:
     return sentence.replace(" %", "\u00a0%")
 
 
-def _percent(value: float) -> str:
+def whole_percent(value: float) -> str:
+    """A share in whole per cent."""
     return "–" if math.isnan(value) else f"{value:.0%}".replace("%", "\u00a0%")
 
 
@@ -189,22 +237,24 @@ def _median(values: Iterable[float]) -> float:
     return statistics.median(known) if known else math.nan
 
 
-def _many(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
+    """A number of things."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
-def _shape(atlas: HeadAtlas) -> str:
-    layers = layers_of(atlas.heads)
+def shape_of(heads: Sequence[Any]) -> str:
+    """How many layers and heads there are, in words."""
+    layers = layers_of(heads)
     counts = sorted({len(records) for _, records in layers})
     per = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{_many(len(layers), 'layer')} of {per} head{'' if per == '1' else 's'}"
+    return f"{counted(len(layers), 'layer')} of {per} head{'' if per == '1' else 's'}"
 
 
 def _facts(report: ModelReport) -> list[tuple[str, int | None, str]]:
     """The numbers at the top: what, out of how many, and what it means."""
     heads, verdict = report.atlas.heads, report.verdict
     facts: list[tuple[str, int | None, str]] = [
-        (_percent(verdict.share), None, "of the queries are within 10\u00a0% of hardmax"),
+        (whole_percent(verdict.share), None, "of the queries are within 10\u00a0% of hardmax"),
         (str(len(verdict.described)), len(heads), "heads are so for at least half of their queries"),
         (
             number(_median(r.top_probability for r in heads), 2),
@@ -273,10 +323,10 @@ def _rounding(kept: KeptAttention | None) -> dict[str, str]:
     }
 
 
-def _settings(report: ModelReport) -> list[tuple[str, str]]:
-    atlas = report.atlas
-    versions = {f"version of {key}": value for key, value in report.provenance.items()}
-    pairs = {**atlas.settings, **versions}  # no times: the same report gives the same bytes
+def settings_of(result: Result, settings: dict[str, Any]) -> list[tuple[str, str]]:
+    """Settings and versions in words; no times: the same report gives the same bytes."""
+    versions = {f"version of {key}": value for key, value in result.provenance.items()}
+    pairs = {**settings, **versions}
     return [(str(key).replace("_", " "), _in_words(value)) for key, value in pairs.items()]
 
 
@@ -315,13 +365,14 @@ def _cell(column: Column, record: HeadRecord, names: Sequence[str]) -> Cell:
         if token is None:
             return Cell("sink", "", "–")
         return Cell("sink", str(value), shortened(token, 12), f"{token} (position {value})")
-    shown = {"share": _share, "integer": "{:,.0f}".format, "number": number}[column.form](value)
+    shown = {"share": share_words, "integer": "{:,.0f}".format, "number": number}[column.form](value)
     if column.field == "keys_can_win":
         shown = f"{shown}\u2009/\u2009{record.keys_can_win_of}"
     return Cell(column.field, "" if math.isnan(value) else repr(value), shown)
 
 
-def _share(value: float) -> str:
+def share_words(value: float) -> str:
+    """A share in per cent, with what is not quite nothing or all said so."""
     if math.isnan(value):
         return "–"
     if 0 < value < 0.001 or 0.999 < value < 1:
@@ -346,8 +397,12 @@ def head_rows(atlas: HeadAtlas) -> list[dict[str, Any]]:
 
 
 def heads_csv(atlas: HeadAtlas) -> str:
-    """The same as comma-separated values; words are quoted, so that no token breaks a line."""
-    rows = head_rows(atlas)
+    """The same as comma-separated values."""
+    return quoted_csv(head_rows(atlas))
+
+
+def quoted_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows as comma-separated values; words are quoted, so that no token breaks a line."""
     file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(list(rows[0]) if rows else [])

@@ -1,19 +1,19 @@
-// Sorting, the light and dark switch, and saving figures and numbers. Plain script, no network; without it
-// the
-// page is complete and in the order of the layers.
+// Choosing a text, sorting, the light and dark switch, and saving figures and numbers. Plain script, no
+// network; without it the page is complete, with all its texts one below the other.
 (function () {
   "use strict";
 
-  // Sorting -------------------------------------------------------------------------------------------------
-  var table = document.getElementById("table");
+  var data = JSON.parse(document.getElementById("data").textContent);
   var said = document.getElementById("said");
-  if (table) {
+
+  // Sorting -------------------------------------------------------------------------------------------------
+  Array.prototype.forEach.call(document.querySelectorAll("table.heads"), function (table) {
     var heads = Array.prototype.slice.call(table.querySelectorAll("thead th[aria-sort]"));
     var body = table.tBodies[0];
     heads.forEach(function (head, column) {
       head.querySelector("button").addEventListener("click", function () {
         // numbers fall at first, because large ones are looked for; layer and head rise
-        var first = column < 2 ? "ascending" : "descending";
+        var first = head.classList.contains("pin") ? "ascending" : "descending";
         var other = first === "ascending" ? "descending" : "ascending";
         var order = head.getAttribute("aria-sort") === first ? other : first;
         var sign = order === "ascending" ? 1 : -1;
@@ -32,11 +32,60 @@
         said.textContent = "Sorted by " + head.querySelector("button").textContent + ", " + order + ".";
       });
     });
+  });
+
+  // One of several texts at a time; what it shows is made when it is chosen ---------------------------------
+  var views = [], shown = 0;
+  function prefixOf(index) { return data.texts[index].prefix; }
+  function openText(index) {
+    var text = data.texts[index];
+    if (!views[index] && text.attention) {
+      views[index] = RoutesView(text.prefix, text);
+      linkHeads(document.getElementById(text.prefix + "verdict"), text.attention.heads,
+        views[index].leadTo);
+    }
+  }
+  function chooseText(index) {
+    shown = index;
+    Array.prototype.forEach.call(document.querySelectorAll(".one-text"), function (one, i) {
+      one.hidden = i !== index;
+    });
+    Array.prototype.forEach.call(document.querySelectorAll("nav .of-text a"), function (link) {
+      link.setAttribute("href", "#" + prefixOf(index) + link.getAttribute("data-section"));
+    });
+    openText(index);
+    boxes.forEach(hidden);
+  }
+  var chooser = document.getElementById("text-choice");
+  if (chooser) {
+    chooser.addEventListener("change", function () { chooseText(Number(chooser.value)); });
+    Array.prototype.forEach.call(document.querySelectorAll("[data-choose]"), function (button) {
+      button.hidden = false;
+      button.addEventListener("click", function () {
+        chooser.value = button.getAttribute("data-choose");
+        chooseText(Number(chooser.value));
+        document.getElementById("one-text").scrollIntoView();
+        chooser.focus({ preventScroll: true });
+      });
+    });
+    document.getElementById("choose-row").hidden = false;
+    if (data.heads) { // the verdict over all texts leads into the text that is shown
+      linkHeads(document.getElementById("verdict"), data.heads, function (layer, head) {
+        if (views[shown]) { views[shown].leadTo(layer, head); }
+      });
+    }
   }
 
   // Sections that are collapsed open when they are asked for ------------------------------------------------
   function unfold() {
     var named = /^#[\w-]+$/.test(location.hash) ? document.querySelector(location.hash) : null;
+    var text = named && named.closest(".one-text");
+    if (text && text.hidden) { // a link into another text
+      var all = Array.prototype.slice.call(document.querySelectorAll(".one-text"));
+      chooser.value = String(all.indexOf(text));
+      chooseText(all.indexOf(text));
+      named.scrollIntoView();
+    }
     var inside = named && named.querySelector(":scope > details");
     if (inside) { inside.open = true; }
   }
@@ -44,7 +93,6 @@
   Array.prototype.forEach.call(document.querySelectorAll("nav a"), function (link) {
     link.addEventListener("click", function () { setTimeout(unfold, 0); });
   });
-  unfold();
 
   // What scrolls says so
   // -------------------------------------------------------------------------------------
@@ -58,6 +106,8 @@
     hidden(box);
   });
   window.addEventListener("resize", function () { boxes.forEach(hidden); });
+  chooseText(0);
+  unfold();
 
   // Light and dark ------------------------------------------------------------------------------------------
   var root = document.documentElement;
@@ -94,7 +144,6 @@
     link.click();
     setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
   }
-  var data = JSON.parse(document.getElementById("data").textContent);
   // The table of heads as objects: what is quoted is a word, what is not a number.
   function rowsOf(csv) {
     var rows = [[]], field = /(?:"((?:[^"]|"")*)"|([^,\n]*))(,|\n)/g, found;
@@ -106,7 +155,7 @@
     return rows.slice(1, -1).map(function (row) {
       var one = {};
       row.forEach(function (value, i) {
-        one[rows[0][i]] = value === "" && rows[0][i] !== "sink_token" ? null : value;
+        one[rows[0][i]] = value === "" && !/^sink(_token)?$/.test(rows[0][i]) ? null : value;
       });
       return one;
     });
@@ -115,9 +164,12 @@
     button.hidden = false;
     button.addEventListener("click", function () {
       var what = button.getAttribute("data-save");
-      if (what === "csv") { save("heads.csv", "text/csv;charset=utf-8", data.csv); return; }
-      if (what === "json") { save("heads.json", "application/json", JSON.stringify(rowsOf(data.csv), null,
-        1)); return; }
+      var csv = button.dataset.text === undefined ? data.csv : data.texts[Number(button.dataset.text)].csv;
+      if (what === "csv") { save("heads.csv", "text/csv;charset=utf-8", csv); return; }
+      if (what === "json") {
+        save("heads.json", "application/json", JSON.stringify(rowsOf(csv), null, 1));
+        return;
+      }
       var drawing = document.getElementById(what).querySelector("svg").cloneNode(true);
       var box = drawing.getAttribute("viewBox").split(" ");
       drawing.setAttribute("xmlns", "http://www.w3.org/2000/svg");

@@ -1,193 +1,36 @@
-"""The report: what both papers say about one trained model on one text, measured, in one HTML file.
-
-Its numbers come from :mod:`hardmax.models.atlas.head_measures` (margins) and :mod:`hardmax.models.influence`.
-
-:func:`report` reads the text once and puts together the head atlas (P1), the information sets of the model's
-own routing (P2) and, where the text is short, the influence of tokens. The result writes a folder: the
-page, its numbers as JSON and CSV, and each drawing as a file. Everything is made before anything is written,
-and every file appears whole or none does.
-"""
+"""The verb ``hardmax.report``: a model on one text, or on many, ready to be written as one page."""
 
 from __future__ import annotations
 
-import html
-import json
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
-from hardmax.models.atlas.head_atlas import AtlasRecorder, HeadAtlas, atlas_of
 from hardmax.models.bundled import bundled_source
-from hardmax.models.influence.influence_report import InfluenceReport, report_of
-from hardmax.models.influence.interventions import CANDIDATES, can_disturb, disturb, text_influence
-from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
-from hardmax.models.reading.loading import as_source, read
-from hardmax.models.reading.sources import CapturedLayer
-from hardmax.models.report.kept_attention import AttentionRecorder, KeptAttention
-from hardmax.models.report.page import figures_of, heads_csv, page
-from hardmax.models.report.svg import Figure
-from hardmax.models.report.verdict import Verdict, percent, verdict_of
+from hardmax.models.reading.loading import as_source
+from hardmax.models.reading.texts import is_corpus
+from hardmax.models.report.corpus_report import FULL_TEXTS, CorpusReport, corpus_report
+from hardmax.models.report.model_report import RULES, ModelReport, Progress, text_report
 from hardmax.progress import shown
-from hardmax.results import Result, plain, strict
-from hardmax.storage import written_whole
-
-RULES = ("argmax", "top-3", "mass 0.9")
-"""What heads are taken to read, if nothing else is said."""
-
-INFLUENCE_TOKENS = 64
-"""Texts up to this length have the influence of their tokens measured."""
-
-_CLASSIFICATION = ("[CLS]", "CLS", "<cls>")
-_SCHEMA = 2
-
-Progress = Callable[[str, int, int], object]
-"""Called with what is being done, how far it is, and how much there is; 0 of 0 where that is not known."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelReport(Result):
-    """What :func:`report` found; :meth:`write` makes the page.
-
-    Attributes
-    ----------
-    atlas : HeadAtlas
-    flows : tuple of TokenFlow
-        One per rule.
-    influence : InfluenceReport or None
-    read_out : int
-        The position whose knowledge is shown.
-    d_head : int
-        The dimension of queries and keys, the largest over layers.
-    needed : tuple of int
-        Positions that the right answer depends on, where the model was trained on a known target.
-    about : str
-        What the model is, in a sentence, where it is known.
-    attention : KeptAttention or None
-        What the page keeps of every head; None without rules, and for a model and text that are too large.
-
-    Examples
-    --------
-    >>> found = report(rng=1, rules=["argmax"])
-    >>> found.verdict.follows
-    ("The report's sections on argmax describe ... of 4 heads...",)
-    >>> sorted(found.figures)
-    ['growth', 'guarantees', 'hardness', 'keys', 'margins', 'recall', 'sinks', 'slice-0', 'slice-1']
-    >>> found.html().startswith("<!doctype html>")
-    True
-    """
-
-    kind: ClassVar[str] = "ModelReport"
-    _nested: ClassVar[dict[str, type]] = {
-        "atlas": HeadAtlas,
-        "flows": TokenFlow,
-        "influence": InfluenceReport,
-        "attention": KeptAttention,
-    }
-
-    atlas: HeadAtlas
-    flows: tuple[TokenFlow, ...]
-    influence: InfluenceReport | None
-    read_out: int
-    d_head: int
-    needed: tuple[int, ...] = ()
-    about: str = ""
-    attention: KeptAttention | None = None
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """How well hardmax describes the model on this text, what follows, and what to look at first."""
-        return verdict_of(self.atlas, self.attention, self.influence)
-
-    @cached_property
-    def figures(self) -> dict[str, Figure]:
-        """Every drawing of the page, by name."""
-        return figures_of(self)
-
-    def html(self) -> str:
-        """The page as text."""
-        return page(self)
-
-    def _repr_html_(self) -> str:
-        # a frame of its own, without the rights of the notebook around it
-        inside = html.escape(self.html(), quote=True)
-        return (
-            f'<iframe srcdoc="{inside}" sandbox="allow-scripts allow-downloads" title="hardmax report" '
-            'style="width:100%;height:44rem;border:1px solid #d9dce0"></iframe>'
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything in plain Python: verdict, atlas, flows, recall of influence; no times."""
-        atlas = _timeless(self.atlas.summary())
-        return {
-            "kind": self.kind,
-            "schema": _SCHEMA,
-            "model": self.atlas.model,
-            "about": self.about,
-            "read_out": self.read_out,
-            "needed": list(self.needed),
-            "d_head": self.d_head,
-            "verdict": self.verdict.to_dict(),
-            "atlas": plain(atlas),
-            "flows": [
-                {
-                    "rule": flow.rule,
-                    "sizes": flow.sizes.tolist(),
-                    "read_out_knows": list(flow.known_by(self.read_out)),
-                }
-                for flow in self.flows
-            ],
-            "influence": None if self.influence is None else plain(self.influence.to_dict()),
-            "provenance": dict(self.provenance),
-        }
-
-    def write(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
-        """Write the page, its numbers and its drawings into a folder, which is made if it does not exist.
-
-        Returns
-        -------
-        tuple of Path
-            ``report.html``, ``report.json``, ``heads.csv`` and ``figures/*.svg``.
-
-        Notes
-        -----
-        Every file is written under a temporary name first; they get their names together at the end, the page
-        last. A failure before that leaves an older report as it was.
-        """
-        target = Path(folder)
-        if target.exists() and not target.is_dir():
-            raise NotADirectoryError(f"cannot write the report into {target}: it is a file.")
-        contents = {
-            "report.html": self.html(),
-            "report.json": json.dumps(strict(self.to_dict()), indent=1, allow_nan=False) + "\n",
-            "heads.csv": heads_csv(self.atlas),
-            **{f"figures/{name}.svg": figure.standalone() for name, figure in self.figures.items()},
-        }
-        (target / "figures").mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:  # leaves in reverse: the page is renamed last
-            for name, content in contents.items():
-                file = stack.enter_context(written_whole(target / name))
-                file.write(content.encode("utf-8", errors="replace"))
-        return tuple(target / name for name in contents)
-
-    def _summary(self) -> str:
-        heads, tokens = len(self.atlas.heads), len(self.atlas.text_tokens)
-        share = percent(self.verdict.share)
-        return f"{self.atlas.model}, {heads} heads on {tokens} tokens, {share} of the queries near hardmax"
-
-    def _table(self) -> Any:
-        return self.atlas._table()
+@overload
+def report(model: Any = None, text: str | None = None, **options: Any) -> ModelReport: ...
 
 
+@overload
 def report(
+    model: Any, text: Sequence[str] | Mapping[str, str] | NDArray[np.float64], **options: Any
+) -> CorpusReport: ...
+
+
+def report(  # type: ignore[misc]
     model: Any = None,
-    text: str | None = None,
+    text: str | Sequence[str] | Mapping[str, str] | NDArray[np.float64] | None = None,
     *,
     tokenizer: Any = None,
     hub: bool = False,
@@ -196,17 +39,24 @@ def report(
     rules: Sequence[str] = RULES,
     read_out: int | None = None,
     influence: bool | None = None,
+    full: int | Sequence[str] = FULL_TEXTS,
+    confidence: float = 0.95,
+    checkpoint: str | os.PathLike[str] | None = None,
     rng: int | np.random.Generator = 0,
     progress: bool | Progress | None = None,
-) -> ModelReport:
-    """What both papers say about a model on a text, ready to be written as a page.
+) -> ModelReport | CorpusReport:
+    """What both papers say about a model on a text, or on many, ready to be written as a page.
 
     Parameters
     ----------
     model : path, hub id, torch module or Source, optional
         Without one the bundled model, which needs no torch.
-    text : str, optional
-        What is read. The bundled model reads a sequence of vectors instead, drawn with ``rng``.
+    text : str, or many of them, optional
+        What is read. A list of texts, a dictionary of names and texts (:func:`hardmax.models.read_texts`
+        reads them from files) or an array (B, T, d) of sequences gives a
+        :class:`~hardmax.models.CorpusReport`: one page with the verdict over all texts, on which the reader
+        chooses one of those that are kept in full. The bundled model reads sequences of vectors; without one
+        it draws its own with ``rng``.
     tokenizer, hub, layers, heads
         As in :func:`hardmax.head_atlas`.
     rules : sequence of str
@@ -216,16 +66,24 @@ def report(
         last token that does.
     influence : bool, optional
         Whether the influence of tokens is measured too (one forward pass per token and more). By
-        default for texts of at most 64 tokens.
+        default for texts of at most 64 tokens. Of many texts, on those that are kept in full.
+    full : int or sequence of str
+        Of many texts: how many the page keeps in full, or which, by name. The first is taken, then the most
+        typical, the most unusual, the hardest and the softest, then the others in order.
+    confidence : float
+        Of the intervals over texts, where there are many.
+    checkpoint : path-like, optional
+        For many texts: a folder in which every text that was measured is kept. A run that was killed goes on
+        from there with the same call, and loses at most one text.
     rng : int or numpy Generator
         Draws the sequence of the bundled model.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with what is being done (loading,
-        layers, influence), how far it is and how much there is.
+        layers, influence, texts), how far it is and how much there is.
 
     Returns
     -------
-    ModelReport
+    ModelReport, or CorpusReport for many texts
 
     Examples
     --------
@@ -235,90 +93,34 @@ def report(
     <ModelReport: pairwise-2, 4 heads on 16 tokens, ... % of the queries near hardmax>
     >>> [path.name for path in found.write(tempfile.mkdtemp())][:3]
     ['report.html', 'report.json', 'heads.csv']
+
+    Many sequences, of which the page keeps two in full:
+
+    >>> sequences = np.random.default_rng(0).standard_normal((10, 15, 4))
+    >>> report(None, sequences, full=2)
+    <CorpusReport: pairwise-2, 4 heads on 10 texts, 2 of them in full, ... % of the queries near hardmax>
     """
+    many = is_corpus(text)
+    if checkpoint is not None and not many:
+        raise InvalidInputError("checkpoint belongs to many texts, but one was given; try [text].")
+    options: dict[str, Any] = {
+        "layers": layers,
+        "heads": heads,
+        "rules": rules,
+        "read_out": read_out,
+        "influence": influence,
+    }
     with shown(progress, _line) as told:
         if told is not None:
             told("loading the model", 0, 0)
         source = bundled_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)
-        if influence and not can_disturb(source, text):
-            raise InvalidInputError(
-                "influence must be left out for a model whose tokens cannot be disturbed: it is measured "
-                "with other inputs in their place."
-            )
-        disturbs = bool(rules) and influence is not False and can_disturb(source, text)
-        atlas = AtlasRecorder(
-            source, layers=layers, heads=heads, progress=None if told is None else partial(told, "layers")
+        if not many:
+            return text_report(source, text, **options, progress=told)
+        return corpus_report(
+            source, text, **options, full=full, confidence=confidence, checkpoint=checkpoint, progress=told
         )
-        shape = _ShapeRecorder(None if rules else atlas.layers)
-        flow = FlowRecorder([*rules, CANDIDATES] if disturbs else rules) if rules else None
-        kept = AttentionRecorder(source) if rules else None
-        rollout = RolloutRecorder(max_tokens=None if influence else INFLUENCE_TOKENS) if disturbs else None
-        if told is not None:
-            told("reading the text", 0, 0)
-        reading = read(source, text, [one for one in (atlas, shape, flow, kept, rollout) if one is not None])
-        found = atlas_of(atlas, reading)
-        flows = flow.flows(reading) if flow else ()
-        if read_out is None and getattr(source, "kinds", None):
-            read_out = -1  # what the decoder writes next
-        position = _read_out(read_out, reading.tokens, shape.n_readable)
-        measured = None
-        if rollout is not None and rollout.walks:
-            walked = rollout.rollout(len(reading.key_tokens))
-            influenced = text_influence(
-                disturb(source, text),
-                flows,
-                walked,
-                progress=None if told is None else lambda _, done, total: told("influence", done, total),
-            )
-            measured = report_of(source.name, [influenced])
-    return ModelReport(
-        atlas=found,
-        flows=flows[: len(rules)],
-        influence=measured,
-        read_out=position,
-        d_head=shape.d_head,
-        needed=getattr(source, "needed", ()),
-        about=getattr(source, "about", ""),
-        attention=kept.kept() if kept else None,
-    )
 
 
 def _line(stage: str, done: int, total: int) -> tuple[float | None, str]:
     """What the bar shows."""
     return (None, stage) if not total else (done / total, f"{stage}: {done:,} of {total:,}")
-
-
-def _read_out(position: int | None, tokens: Sequence[str], n_readable: Sequence[int]) -> int:
-    if position is None:
-        # under a causal mask a first token that is called [CLS] reads nothing but itself
-        most = max(n_readable)
-        full = [t for t, n in enumerate(n_readable) if n == most]
-        return next((t for t in full if tokens[t] in _CLASSIFICATION), full[-1])
-    if not -len(tokens) <= position < len(tokens):
-        raise InvalidInputError(
-            f"read_out must be from 0 to {len(tokens) - 1} (or count from the end), but was {position}."
-        )
-    return position % len(tokens)
-
-
-class _ShapeRecorder:
-    """The largest dimension of queries and keys, and how many keys each query of the first layer may read."""
-
-    def __init__(self, layers: tuple[int, ...] | None) -> None:
-        self.layers = layers
-        self.d_head = 0
-        self.n_readable: tuple[int, ...] = ()
-
-    def __call__(self, layer: CapturedLayer) -> None:
-        self.d_head = max(self.d_head, int(layer.keys.shape[2]))
-        self.n_readable = self.n_readable or tuple(int(n) for n in layer.present.sum(axis=1))
-
-
-_TIMES = ("seconds", "cpu_seconds", "forward_seconds", "ratio_to_forward_pass")
-
-
-def _timeless(value: Any) -> Any:
-    """What does not depend on the clock: the same report gives the same bytes."""
-    if isinstance(value, dict):
-        return {name: _timeless(item) for name, item in value.items() if name not in _TIMES}
-    return [_timeless(item) for item in value] if isinstance(value, list) else value

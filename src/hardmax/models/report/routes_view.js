@@ -1,11 +1,10 @@
-// The section "Who reads whom": the text once per layer with lines to what is read, a slider for what
-// counts as
-// read, and a panel for one head. All words are set as text, never as markup.
-(function () {
+// The section "Who reads whom" of one text: the text once per layer with lines to what is read, a slider for
+// what counts as read, and a panel for one head. All words are set as text, never as markup. `prefix` stands
+// before the ids of the text's elements; what is returned leads to a head from elsewhere in the page.
+var RoutesView = function (prefix, data) {
   "use strict";
-  var app = document.getElementById("routes-app");
-  if (!app) { return; }
-  var data = JSON.parse(document.getElementById("data").textContent);
+  function byId(id) { return document.getElementById(prefix + id); }
+  var app = byId("routes-app");
   var m = Routes.open(data.attention), words = data.tokens, keyWords = data.keyTokens, readOut = data.readOut;
   var chosen = { stop: 0, column: m.depth, token: readOut, layer: null, head: null, three: null,
     ownThree: false };
@@ -36,7 +35,6 @@
   app.appendChild(probe);
   function paint(name) { probe.style.color = "var(" + name + ")"; return getComputedStyle(probe).color; }
   function columnName(c) { return c === 0 ? "input" : "layer " + (c - 1); }
-  function byId(id) { return document.getElementById(id); }
 
   // Arrow keys move inside a block of buttons of which one is in the order of the tab key.
   function roving(block, buttons, wide) {
@@ -246,31 +244,13 @@
     if (byId("one-head").checked) { show(); }
   }
 
-  // Heads that the verdict names lead to their panel.
-  var verdict = document.getElementById("verdict"), named = /layer (\d+) head (\d+)/g;
-  var walker = document.createTreeWalker(verdict, NodeFilter.SHOW_TEXT), texts = [];
-  while (walker.nextNode()) { texts.push(walker.currentNode); }
-  texts.forEach(function (text) {
-    var parts = document.createDocumentFragment(), at = 0, found;
-    named.lastIndex = 0;
-    while ((found = named.exec(text.data)) !== null) {
-      var layer = Number(found[1]), head = Number(found[2]);
-      if (!(layer < m.depth && head < m.heads[layer])) { continue; }
-      parts.appendChild(document.createTextNode(text.data.slice(at, found.index)));
-      parts.appendChild(make("button", { type: "button", "class": "to-head", "data-row": m.starts[layer] +
-        head }, found[0]));
-      at = named.lastIndex;
-    }
-    parts.appendChild(document.createTextNode(text.data.slice(at)));
-    if (at) { text.parentNode.replaceChild(parts, text); }
-  });
-  verdict.addEventListener("click", function (event) {
-    var one = event.target.closest(".to-head");
-    if (!one) { return; }
-    chooseHead(headButtons[Number(one.dataset.row)]);
+  function leadTo(layer, head) {
+    if (!(layer < m.depth && head < m.heads[layer])) { return; }
+    var one = headButtons[m.starts[layer] + head];
+    chooseHead(one);
     byId("head-panel").scrollIntoView();
-    headButtons[Number(one.dataset.row)].focus({ preventScroll: true });
-  });
+    one.focus({ preventScroll: true });
+  }
 
   function showHead() {
     var panel = byId("head-panel"), row = m.starts[chosen.layer] + chosen.head;
@@ -506,4 +486,36 @@
   new MutationObserver(repaint).observe(document.documentElement, { attributes: true,
     attributeFilter: ["data-theme"] });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-})();
+  return { leadTo: leadTo };
+};
+
+// Heads that a verdict names become buttons that lead to their panel.
+var linkHeads = function (verdict, heads, leadTo) {
+  "use strict";
+  var named = /layer (\d+) head (\d+)/g;
+  var walker = document.createTreeWalker(verdict, NodeFilter.SHOW_TEXT), texts = [];
+  while (walker.nextNode()) { texts.push(walker.currentNode); }
+  texts.forEach(function (text) {
+    var parts = document.createDocumentFragment(), at = 0, found;
+    named.lastIndex = 0;
+    while ((found = named.exec(text.data)) !== null) {
+      var layer = Number(found[1]), head = Number(found[2]);
+      if (!(layer < heads.length && head < heads[layer])) { continue; }
+      var button = document.createElement("button");
+      button.type = "button";
+      button.className = "to-head";
+      button.dataset.layer = layer;
+      button.dataset.head = head;
+      button.textContent = found[0];
+      parts.appendChild(document.createTextNode(text.data.slice(at, found.index)));
+      parts.appendChild(button);
+      at = named.lastIndex;
+    }
+    parts.appendChild(document.createTextNode(text.data.slice(at)));
+    if (at) { text.parentNode.replaceChild(parts, text); }
+  });
+  verdict.addEventListener("click", function (event) {
+    var one = event.target.closest(".to-head");
+    if (one) { leadTo(Number(one.dataset.layer), Number(one.dataset.head)); }
+  });
+};

@@ -215,9 +215,9 @@ class Figure:
     height: float
     description: str  # the same in words, for those who do not see it
 
-    def inline(self) -> str:
-        """As part of a page whose style sheet knows the classes."""
-        label, description = f"{self.name}-title", f"{self.name}-desc"
+    def inline(self, prefix: str = "") -> str:
+        """As part of a page whose style sheet knows the classes; ``prefix`` stands before its ids."""
+        label, description = f"{prefix}{self.name}-title", f"{prefix}{self.name}-desc"
         title = element("title", escape(self.title), id=label)
         inside = title + element("desc", escape(self.description), id=description) + self.body
         box, labels = f"0 0 {WIDTH} {self.height:.0f}", f"{label} {description}"

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from hardmax.models.influence.influence_report import InfluenceReport
     from hardmax.models.report.kept_attention import KeptAttention
 
+HALF = 0.5
+"""The share of the queries of a head from which on hardmax describes it."""
+
+SHOWN = 3
+"""How many heads are named."""
+
 _GOOD, _PARTIAL = 0.75, 0.25  # shares of queries from which on hardmax is a good or a partial description
-_HEAD = 0.5  # share of the queries of a head from which on hardmax describes it
-_SHOWN = 3  # heads that are named
 _FEWEST = 5  # queries that a head must have for its rank of influence to be looked at
 _TELLING = 0.6  # rank of influence from which on a head is named; 0.5 is chance
 
@@ -144,9 +148,7 @@ class Verdict:
     @property
     def description(self) -> str:
         """``"good"``, ``"partial"`` or ``"poor"``; ``"no"`` where no query has a choice."""
-        if math.isnan(self.share):
-            return "no"
-        return "good" if self.share >= _GOOD else "partial" if self.share >= _PARTIAL else "poor"
+        return description_of(self.share)
 
     @property
     def holds(self) -> bool:
@@ -165,14 +167,14 @@ class Verdict:
             "over all heads, the winning key holds at least 0.9 of the probability."
         )
         parts = [f"layer {layer}: {percent(n / m)}" for layer, n, m in self.layers if m]
-        by_layer = f"By layer, the share of such queries is {_listed(parts)}." if parts[1:] else ""
+        by_layer = f"By layer, the share of such queries is {listed(parts)}." if parts[1:] else ""
         spread = ""
         if not math.isnan(self.keys_for_90):
             spread = (
                 f"The median query gives 0.9 of its attention to {number(self.keys_for_90)} of {self.n_keys} "
                 "keys."
             )
-        return tuple(s for s in (first, by_layer, spread, self._where()) if s)
+        return tuple(s for s in (first, spread, self._where(), by_layer) if s)
 
     def _where(self) -> str:
         """Where attention goes, in a sentence."""
@@ -180,16 +182,16 @@ class Verdict:
             return ""
         parts = [f"{percent(share)} to {place}" for place, share in self.goes.items()]
         rest = max(0.0, 1.0 - sum(self.goes.values()))
-        return f"Attention goes {_listed([*parts, f'{percent(rest)} elsewhere'])}."
+        return f"Attention goes {listed([*parts, f'{percent(rest)} elsewhere'])}."
 
     @property
     def follows(self) -> tuple[str, ...]:
         """What follows for the rest of the page."""
-        n, named = len(self.described), _listed([_head(h) for h in self.described[:_SHOWN]])
+        n, named = len(self.described), listed([head_name(h) for h in self.described[:SHOWN]])
         if not self.n_heads or self.description == "no":
             return ()
         heads = f"{n} of {many(self.n_heads, 'head')}"
-        which = f" ({named}{', …' if n > _SHOWN else ''})" if 0 < n < self.n_heads else ""
+        which = f" ({named}{', …' if n > SHOWN else ''})" if 0 < n < self.n_heads else ""
         if self.holds:
             return (f"The report's sections on argmax describe {heads}{which}.",)
         return (
@@ -203,29 +205,30 @@ class Verdict:
         found = []
         if self.hardest:
             parts = [
-                f"{_head(h)} ({percent(h.within)} of its queries, top probability {h.top_probability:.2f})"
+                f"{head_name(h)} ({percent(h.within)} of its queries, top probability "
+                f"{h.top_probability:.2f})"
                 for h in self.hardest
             ]
-            found.append(f"Hardest heads: {_listed(parts)}.")
+            found.append(f"Hardest heads: {listed(parts)}.")
         if self.roles:
-            parts = [f"{_head(r)} reads {r.place} ({percent(r.share)})" for r in self.roles[:_SHOWN]]
-            parts += [f"{len(self.roles) - _SHOWN} more do so"] if len(self.roles) > _SHOWN else []
-            found.append(f"Heads that mostly read one place: {_listed(parts)}.")
+            parts = [f"{head_name(r)} reads {r.place} ({percent(r.share)})" for r in self.roles[:SHOWN]]
+            parts += [f"{len(self.roles) - SHOWN} more do so"] if len(self.roles) > SHOWN else []
+            found.append(f"Heads that mostly read one place: {listed(parts)}.")
         if self.sinks:
-            named = [(shortened(s.token.translate(CONTROL), 20), s) for s in self.sinks[:_SHOWN]]
+            named = [(shortened(s.token.translate(CONTROL), 20), s) for s in self.sinks[:SHOWN]]
             parts = [f"{token} at position {s.position} in {many(s.heads, 'head')}" for token, s in named]
             found.append(
                 f"Sinks, keys that win far more than their share, of {many(self.n_heads, 'head')}: "
-                f"{_listed(parts)}."
+                f"{listed(parts)}."
             )
         elif self.n_heads:
             found.append("No key is a sink: none wins far more than its share in any head.")
         if self.ranks:
-            telling = [r for r in self.ranks[:_SHOWN] if r.rank >= _TELLING]
-            parts = [f"{_head(r)} ({percent(r.rank)})" for r in telling]
+            telling = [r for r in self.ranks[:SHOWN] if r.rank >= _TELLING]
+            parts = [f"{head_name(r)} ({percent(r.rank)})" for r in telling]
             found.append(
                 "Routing predicts influence best in "
-                f"{_listed(parts)}: so many of the other keys influence the token less than the winning key "
+                f"{listed(parts)}: so many of the other keys influence the token less than the winning key "
                 "does; chance is 50 %."
                 if parts
                 else "In no head does the winning key influence the token much more than other keys do."
@@ -290,8 +293,8 @@ def verdict_of(
             for layer in atlas.layers
         ),
         n_heads=len(heads),
-        described=tuple(head for head in order if head.within >= _HEAD),
-        hardest=tuple(order[:_SHOWN]),
+        described=tuple(head for head in order if head.within >= HALF),
+        hardest=tuple(order[:SHOWN]),
         keys_for_90=float(np.median(spread)) if spread.size else math.nan,
         n_keys=len(atlas.key_tokens),
         goes=goes,
@@ -315,7 +318,7 @@ def _places(kept: KeptAttention, atlas: HeadAtlas) -> tuple[dict[str, float], tu
     of = [(layer, head) for layer, n in enumerate(kept.heads) for head in range(n)]
     roles = [
         HeadRole(of[row][0], of[row][1], names[i], float(kept.goes[row, i]))
-        for row, i in np.argwhere(kept.goes >= _HEAD)
+        for row, i in np.argwhere(kept.goes >= HALF)
     ]
     shares = dict(zip(names, kept.goes.mean(axis=0).tolist(), strict=True))
     return shares, tuple(sorted(roles, key=lambda r: (-r.share, r.layer, r.head)))
@@ -381,9 +384,26 @@ def percent(share: float) -> str:
     return "over 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
 
 
-def _head(named: HeadShare | HeadRank | HeadRole) -> str:
+def description_of(share: float) -> str:
+    """What a share of described queries makes of hardmax as a description; ``"no"`` for NaN.
+
+    >>> [description_of(x) for x in (0.8, 0.3, 0.1)]
+    ['good', 'partial', 'poor']
+    """
+    if math.isnan(share):
+        return "no"
+    return "good" if share >= _GOOD else "partial" if share >= _PARTIAL else "poor"
+
+
+def head_name(named: Any) -> str:
+    """What a head is called in a sentence; the page makes a link of it."""
     return f"layer {named.layer} head {named.head}"
 
 
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence with commas, and *and* before the last.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

@@ -465,15 +465,13 @@ def _threshold_rows(
     "infoflow.dynamics",
     "How routing hardens during training",
     *_COMMON,
-    Option("inputs", 500, "inputs on which heads are measured", least=2),
+    Option("inputs", 100, "inputs on which heads are measured", least=2),
     Option("sequences", 4, "sequences whose cells are counted", medium=16, least=1),
-    Option("radius", 2.0, "half side of the square of tokens in which cells are counted", positive=True),
-    Option("tolerance", 0.01, "total variation distance up to which a query is hard", positive=True),
     *_TRAINING,
 )
 def _run_dynamics(settings: Settings) -> Outcome:
-    from hardmax.plotting.trainings import draw_training_geometry
-    from hardmax.training.learned_routing import follow_training
+    from hardmax.models.comparisons.along_training import along_training
+    from hardmax.plotting.corpora import draw_along_training
 
     D, d, T = settings["maxima"], settings["d"], settings["tokens"]
     heads = (D, D)
@@ -488,37 +486,29 @@ def _run_dynamics(settings: Settings) -> Outcome:
     result = best[1]
     target = _target(description)
     X = target.sample(settings["inputs"], T, settings.rng("inputs"))
-    found = follow_training(
-        shape,
-        list(zip(result.checkpoint_samples.tolist(), result.checkpoint_parameters, strict=True)),
-        target,
-        X,
-        scale=(float(result.mean[0]), float(result.scale[0])),
-        n_sequences=settings["sequences"],
-        tolerance=settings["tolerance"],
-        radius=settings["radius"],
-    )
+    found = along_training(result, X, n_cells=settings["sequences"])
+    share, margin = (found.interval(name).mean for name in ("share_within_10", "margin"))
 
     def moved(values: Any, spec: str) -> str:
         return f"{format(float(values[0]), spec)} to {format(float(values[-1]), spec)}"
 
     rows = [
-        measured("NMSE, first to last checkpoint", "open", moved(found.nmse, ".2e")),
+        measured("NMSE, first to last checkpoint", "open", moved(found.error, ".2e")),
         measured("information sets hold the active set", "open", moved(found.learns, ".1%")),
         measured(
             f"cells of the first layer in a plane, exactly, mean of {settings['sequences']} sequences",
             "open",
-            moved(found.cells.mean(axis=1), ".1f"),
+            moved(found.cells[:, :, 0].mean(axis=1), ".1f"),
         ),
         *(
             measured(
-                f"{name}: share of hard queries; margin / temperature",
+                f"{name}: share of queries within 10 % of hardmax; margin / temperature",
                 "open",
-                f"{moved(found.share_hard[:, i], '.1%')}; {moved(found.margin[:, i], '.3g')}",
+                f"{moved(share[:, i], '.1%')}; {moved(margin[:, i], '.3g')}",
             )
             for i, name in enumerate(found.heads)
         ),
     ]
-    figures = {"dynamics": draw_training_geometry(found)}
-    tables = {"geometry": found.columns()}
+    figures = {"dynamics": draw_along_training(found)}
+    tables = {"geometry": found._table()}
     return runs.reported(settings, groups, figures, rows, tables=tables, deviations=deviations)
