@@ -161,7 +161,7 @@ def smaller_sizes(name: str) -> list[str]:
     from hardmax.papers.recipes import find_recipe
 
     sentence = SENTENCES[name]
-    found = {}
+    found: dict[str, None] = {}  # each once, in their order
     for recipe in sentence.recipes:
         here = kept_recipe(recipe)["settings"]
         for option in find_recipe(f"infoflow.{recipe}").options:
