@@ -38,7 +38,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -433,7 +432,6 @@ class Reproduction(Result):
         return {name: [getattr(row, name) for row in self.comparisons] for name in columns}
 
 
-@cache
 def recipes() -> Mapping[str, Recipe]:
     """Every recipe by its name, in the order of the papers.
 
