@@ -5,7 +5,9 @@ beside this module, written by ``benchmarks/experiments.py --collect``, and show
 docs/results/experiments.md. A claim here is one sentence of the paper. Its predicate is stated, and computed
 from that file; nothing is trained when the ledger is checked.
 
-The models are smaller than the paper's, or trained for shorter. So a predicate that is met makes a sentence
+Words of the paper such as "substantially" are given a number here, with the results at hand; every entry
+shows by how much its number is met or missed. The models are smaller than the paper's, or trained for
+shorter. So a predicate that is met makes a sentence
 hold numerically on these instances, and one that is not met leaves it open: not reproduced at this size.
 :data:`SENTENCES` says which recipes would decide, and which of their sizes matter.
 """
@@ -251,22 +253,26 @@ def _enough_heads(effort: Effort) -> Finding:
     return _reproduced(all(least), words, numbers)
 
 
-@claim("infoflow.exp.tenfold", "Section 4.2, mechanism I, and appendix C.1", Verdict.NUMERICAL).states(
+@claim("infoflow.exp.tenfold", "Section 4.2, mechanism I, and appendix C.1", Verdict.OPEN).states(
     "Where h1 >= D the ratio of trained to initialised error falls as low as 0.08, an order of magnitude.",
-    hypotheses=f"{_RECOVERY_SIZES}; read as: some head of some model with h1 >= D, on one of the two "
-    "readings of the target, has a ratio of at most 0.1",
-    computation="the least ratio over heads and seeds of the configuration of Table 1",
+    hypotheses=f"{_RECOVERY_SIZES}; both readings of the target; as low as 0.08: some head of some seed "
+    "reaches it after rounding",
+    computation="the least ratio over heads and seeds of the configuration of Table 1, and how many are at "
+    "most 0.1",
     correction="That it is so in all configurations is refuted by the paper's own tables "
     "(infoflow.tab.range).",
 )
 def _tenfold(effort: Effort) -> Finding:
-    least = {reading: min(ratios_of(LARGEST[0], reading)[0]) for reading in READINGS}
-    words = ", ".join(f"{READINGS[reading]} {value:.3f}" for reading, value in least.items())
-    printed = float(min(LARGEST[0].ratio))
+    found = {reading: ratios_of(LARGEST[0], reading)[0] for reading in READINGS}
+    words = "; ".join(
+        f"{READINGS[reading]} {min(each):.3f}, at most 0.1 for {sum(x <= 0.1 for x in each)} of {len(each)}"
+        for reading, each in found.items()
+    )
+    least = min(map(min, found.values()))
     return _reproduced(
-        min(least.values()) <= 1 / FACTOR,
-        f"least ratio: {words} (the paper: {printed:.3f})",
-        {"least": least},
+        round(least, 2) <= 0.08,
+        f"least ratio of heads and seeds: {words} (the paper: {float(min(LARGEST[0].ratio)):.3f})",
+        {"ratios": found},
     )
 
 
