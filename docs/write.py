@@ -228,9 +228,8 @@ def experiments_page() -> str:
         "One line per sentence; predicates and assumptions are in the [ledger](../claims.md). *Open* with "
         "*not reproduced at this size* is no refutation: the models are smaller than the paper's or were "
         "trained for shorter. Words such as *substantially* and *close* were given a number with the results "
-        "at hand; the column *found* shows by how much it is met or missed. The paper profile is needed where "
-        "the verdict is open, and where it holds on "
-        "smaller sizes than the paper's only.\n",
+        "at hand; the column *found* shows by how much it is met or missed. The paper profile is needed "
+        "where the verdict is open, and where it holds on smaller sizes than the paper's only.\n",
         f"Verdicts: {', '.join(f'{n} {verdict}' for verdict, n in ledger.counts.items())}.\n",
         "| sentence | place | verdict | found | needs the paper profile | core hours |",
         "|---|---|---|---|---|---|",
