@@ -1,6 +1,6 @@
 """The pages that are written by a program: the command line, the claims, the notation, the list of modules.
 
-    python docs/write.py                   write cli, notation and architecture anew
+    python docs/write.py                   write cli, notation, architecture and results/experiments anew
     python docs/write.py replay            write the rules of the folders and the digests of the statements
                                            into replay.py, and its own SHA-256 into docs/replay.sha256
     python docs/write.py claims            write docs/claims.md anew: checks every claim, which takes half a
@@ -201,6 +201,93 @@ def notation_page() -> str:
     return notation_page()
 
 
+def experiments_page() -> str:
+    """``docs/results/experiments.md``: what the kept trainings say, and what the paper's sizes would cost."""
+    import hardmax as hm
+    from hardmax.papers.infoflow import experiments
+    from hardmax.papers.ledger import Verdict
+
+    kept = experiments.kept()
+    found = kept["recipes"]
+    ledger = hm.check_claims(list(experiments.SENTENCES))
+    wall, used = (sum(each[what] for each in found.values()) for what in ("seconds", "cpu_seconds"))
+    work, speeds = kept["work"], experiments.speeds().values()
+    versions = ", ".join(f"{name} {version}" for name, version in kept["versions"].items())
+    lines = [
+        "# Experiments: the medium profile, run once\n",
+        "This page is written by `python docs/write.py results/experiments` from the kept results, "
+        f"`src/hardmax/papers/infoflow/{experiments.FILE}`; do not edit it by hand.\n",
+        "**Which sentences of the infoflow paper about trained transformers can be reproduced?** All "
+        f"{len(found)} [recipes that train](../experiments.md) were run with\n",
+        f"```sh\n{kept['command']}\n```\n",
+        f"on the sources of commit `{kept['commit'][:12]}` ({versions}): {work['medium']['trainings']} "
+        f"trainings, {work['medium']['samples'] / 1e6:,.0f} million samples, {used:,.0f} s of processor time "
+        f"in all threads, {wall / 60:.1f} minutes on two cores that other work kept busy. The seed is 0 "
+        "everywhere; a configuration has the seeds 0, 1, ... of its recipe.\n",
+        "## The sentences of the paper\n",
+        "One line per sentence; predicates and assumptions are in the [ledger](../claims.md). *Open* with "
+        "*not reproduced at this size* is no refutation: the models are smaller than the paper's or were "
+        "trained for shorter. Words such as *substantially* and *close* were given a number with the results "
+        "at hand; the column *found* shows by how much it is met or missed. The paper profile is needed "
+        "where the verdict is open, and where it holds on smaller sizes than the paper's only.\n",
+        f"Verdicts: {', '.join(f'{n} {verdict}' for verdict, n in ledger.counts.items())}.\n",
+        "| sentence | place | verdict | found | needs the paper profile | core hours |",
+        "|---|---|---|---|---|---|",
+    ]
+    for entry in ledger:
+        sentence = experiments.SENTENCES[entry.name]
+        smaller = experiments.smaller_sizes(entry.name)
+        needed = entry.verdict == Verdict.OPEN or bool(smaller)
+        why = "; ".join(smaller) or "longer training"
+        cost = sum(
+            experiments.core_hours(found[f"infoflow.{name}"]["work"]["paper"]) for name in sentence.recipes
+        )
+        lines.append(
+            f"| {marked(entry.statement)} ([`{entry.name}`](../claims.md#{anchor_of(entry.name)})) "
+            f"| {entry.place} | {entry.verdict} | {marked(entry.computed)} "
+            + (f"| yes: {why} | {cost:,.1f} ({', '.join(sentence.recipes)}) |" if needed else "| no | |")
+        )
+    lines += [
+        "\n## What it cost, and what the paper profile would cost\n",
+        "Processor seconds are those of the medium run and count a training in the first recipe that needs "
+        "it. Core hours are operations of the paper profile at the speed of this run, "
+        f"{work['medium']['operations'] / used:.1e} per second and core (recipe by recipe "
+        f"{min(speeds):.1e} to {max(speeds):.1e}, so the hours are good to a factor of about "
+        "two). All recipes together share trainings: "
+        f"{work['paper']['trainings']:,} in the paper profile, {work['paper']['samples'] / 1e6:,.0f} million "
+        f"samples, **{experiments.core_hours(work['paper']):,.0f} core hours**.\n",
+        "| recipe | trainings | CPU s | wall s | paper: trainings | million samples | core hours | longest |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in found.items():
+        here, paper = entry["work"]["medium"], entry["work"]["paper"]
+        lines.append(
+            f"| `{name}` | {here['trainings']} | {entry['cpu_seconds']:,.1f} | {entry['seconds']:,.1f} "
+            f"| {paper['trainings']} | {paper['samples'] / 1e6:,.0f} | {experiments.core_hours(paper):,.2f} "
+            f"| {experiments.core_hours(paper, 'longest'):.2f} |"
+        )
+    lines.append("\n## Every recipe\n")
+    for name, entry in found.items():
+        lines += [f"### {name}\n", f"{entry['title']}. `hardmax reproduce {name} --profile medium`\n"]
+        if "same_as" in entry:
+            lines.append(f"The numbers are those of [{entry['same_as']}](#{anchor_of(entry['same_as'])}).\n")
+            continue
+        settings = "; ".join(f"{option} {listed(value)}" for option, value in entry["settings"].items())
+        lines += [f"Settings: {marked(settings)}.\n", "| quantity | the paper | here |", "|---|---|---|"]
+        lines += [
+            f"| {' | '.join(marked(cell) for cell in row)} |"
+            for row in entry["comparisons"]
+            if row[2] != "not run"
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def listed(value) -> str:
+    """A number, or several, as pages show them."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 REPLAY = ROOT / "src" / "hardmax" / "papers" / "replay.py"
 PUBLISHED = PAGES / "replay.sha256"
 STATEMENTS = re.compile(
@@ -260,6 +347,7 @@ WRITERS: dict[str, Callable[[str], str]] = {
     "cli": lambda _: cli_page(),
     "notation": lambda _: notation_page(),
     "architecture": architecture_page,
+    "results/experiments": lambda _: experiments_page(),
 }
 
 
@@ -279,7 +367,9 @@ NO_PROSE = re.compile(
 
 def words() -> dict[str, tuple[int, int]]:
     """Of every page that people write: everything between blanks, and words outside of code and formulas."""
-    written = {PAGES / f"{name}.md" for name in ("claims", "cli", "errors", "notation")}
+    written = {
+        PAGES / f"{name}.md" for name in ("claims", "cli", "errors", "notation", "results/experiments")
+    }
     counts = {}
     for path in sorted(PAGES.rglob("*.md")):
         if path not in written and not {"auto_gallery", "reference"} & set(path.parts):

@@ -17,14 +17,15 @@ PAPER = Paper(
         "sec5_comparisons",
         "sec6_pairwise",
         "sec6_triangles",
+        "experiments",
     ),
     contents="""
 Section 3: - the model; networks of this form are built and run in hardmax.training and in theorem 1
 Theorem 1: t1.lower t1.build t1.k.order
-Section 4.2, mechanism I: tab.range - the experiments are those of Tables 1 to 10
+Section 4.2, mechanism I: tab.range exp.recovered exp.tenfold exp.second
 Theorem 2: t2.exponents
 Section 4.2, mechanism II: law.versions - the cost is cited from Yu et al. (2026), whose text was not at hand
-Section 4.2, mechanism III: pe.floor fig4
+Section 4.2, mechanism III: pe.floor fig4 exp.positions
 Section 5.1: - rules and definitions; what they leave open is infoflow.rules
 Remark, section 5.1: - names the targets that are considered; nothing is asserted
 Theorem 3: t3.supnorm t3.o
@@ -38,9 +39,10 @@ Two-step procedure, section 5.3: if.eq5.global t3.o - a heuristic; its two inequ
 Section 6: 6-a - that the other sentence matches Theorem 2.3 of Yu et al. (2026) needs its text, not at hand
 Proposition 1: p1.h1 p1.h2 p1.dd cmp.beta
 Equation (6): p1.distinct
-Section 6.1: tab.11a
+Section 6.1: tab.11a exp.heads exp.order exp.gap exp.first-layer
 Proposition 2: p2.l
-Section 6.2: 6.2-a p2.heads p2.superpoly tab12-c tab.12
+Section 6.2: 6.2-a p2.heads p2.superpoly tab12-c tab.12 exp.growth exp.t16 exp.t32 exp.alike
+Section 7: exp.heads exp.growth - sums up the experiments, as the abstract and section 1 do
 Theorem 4: t1.lower t1.build
 Appendix A.1: t1.identity14 t1.kset t1.step3.factor t1.softmaxgap t1.width t1.a21 t1.outputo1
 Remark after Theorem 4: t1-rem
@@ -53,19 +55,19 @@ Lemma 1: lemma1
 Remark after Theorem 6: t3.rem
 Appendix B.1: p1.47
 Appendix B.2: p2.premise p2-b
-Appendix C.1: tab.range c1.configs c1.two-layer
-Appendix C.2: c.2
-Appendix C.3: fig4 pe.floor
-Appendix C.4: tab.11b
-Appendix C.5: tab.12
+Appendix C.1: tab.range c1.configs c1.two-layer exp.recovered exp.enough-heads exp.tenfold
+Appendix C.2: c.2 exp.second
+Appendix C.3: fig4 pe.floor exp.positions
+Appendix C.4: tab.11b exp.heads exp.gap exp.narrows
+Appendix C.5: tab.12 exp.growth exp.t16 exp.t32 exp.alike
 Remark in appendix C.5: c5.rem
 Appendix D: cmp.dret.exact cmp.tri.upper
 Appendix D.1: cmp.dret.ae cmp.tri.lb cmp.tri.domain
 Appendix E: if.appe
-Figure 1: tab.11a tab.11b tab.12
+Figure 1: tab.11a tab.11b tab.12 exp.heads exp.growth
 Figure 2: if.fig2
 Figure 3: - an illustration of the three mechanisms; drawn by the recipe infoflow.fig3
-Figure 4: fig4
+Figure 4: fig4 exp.positions
 Figure 5: if.appe
 Table 1: tab.ratios tab.range c1.configs
 Table 2: tab.ratios tab.range
