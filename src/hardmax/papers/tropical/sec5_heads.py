@@ -27,7 +27,7 @@ from hardmax.bounds.large_integers import log10_of, readable
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.geometry.domains import Box, WholeSpace
-from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices, parabolic_heads
+from hardmax.geometry.minkowski import MinkowskiVertices, minkowski_vertices, mixed_counts, parabolic_heads
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import FeedForward
 from hardmax.networks.network import Network
@@ -173,13 +173,13 @@ def _euler_identity(effort: Effort) -> Finding:
 
 def _moebius(keys: NDArray[Any], biases: NDArray[Any] | None) -> dict[tuple[int, ...], int]:
     """m(T) for every set T of heads, from the numbers of cells r(S) = sum of m(T) over T in S."""
-    terms: dict[tuple[int, ...], int] = {(): 1}
+    counts: dict[tuple[int, ...], int] = {(): 1}
     for size in range(1, len(keys) + 1):
         for subset in combinations(range(len(keys)), size):
             chosen = list(subset)
-            cells = minkowski_vertices(keys[chosen], None if biases is None else biases[chosen]).count
-            terms[subset] = cells - sum(m for t, m in terms.items() if set(t) < set(subset))
-    return terms
+            found = minkowski_vertices(keys[chosen], None if biases is None else biases[chosen])
+            counts[subset] = found.count
+    return mixed_counts(counts)
 
 
 @claim("tropical.saturated_floor_d_half", "Theorem V.2, H > d", Verdict.FAILS).states(
