@@ -76,7 +76,7 @@ cluster: $(VENV)/has-test ## measure tasks on a Dask cluster of two processes, s
 experiments: $(VENV)/has-plot ## train every experiment of the infoflow paper, quick profile (about five minutes on two cores)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) benchmarks/experiments.py
 
-theorems: $(VENV)/has-test ## compute what stands behind docs/theorems.md, into docs/results/theorems.md (about ten minutes)
+theorems: $(VENV)/has-test ## compute what stands behind docs/theorems.md, into docs/results/theorems.md (about two minutes)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) tests/scripts/theorems.py
 
 sweep: $(VENV)/has-test ## compare 100,000 random networks with rational arithmetic (about an hour, resumable)

@@ -1,6 +1,6 @@
 """The computations behind docs/theorems.md that take longer than a test: writes docs/results/theorems.md.
 
-    python tests/scripts/theorems.py                      about ten minutes on one core
+    python tests/scripts/theorems.py                      about two minutes on one core
     python tests/scripts/theorems.py --quick              smaller samples; writes nothing
     python tests/scripts/theorems.py --plot theorems.png  only the picture of the page
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -295,6 +295,12 @@ def draw(path: str) -> None:
         figure.savefig(path, dpi=150)
 
 
+def sentence(section: Callable[[np.random.Generator, int], Rows]) -> str:
+    """What a section computes, from its docstring."""
+    text = (section.__doc__ or "").partition(": ")[2]
+    return text[:1].upper() + text[1:]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -314,7 +320,7 @@ def main() -> None:
     ]
     for title, section in SECTIONS.items():
         print(f"==> {title}", flush=True)
-        parts += [f"## {title}\n", f"{(section.__doc__ or '').partition(': ')[2]}\n"]
+        parts += [f"## {title}\n", f"{sentence(section)}\n"]
         for text in section(np.random.default_rng(0), size):
             print(text, flush=True)
             parts.append(text)
