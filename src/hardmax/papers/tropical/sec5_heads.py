@@ -276,7 +276,7 @@ def _gs_quoted_ineq(effort: Effort) -> Finding:
     computation="the maximum, and integer keys that attain it, enumerated",
     correction="At most 92; 216 = 6^3 is the number of sums, all of them vertices with affine scores in "
     "space or linear scores in four dimensions.",
-    proof="minkowski.md#why",
+    proof="theorems.md#theorem-3",
 )
 def _fig4_216(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
@@ -384,7 +384,7 @@ def _app_e_span(effort: Effort) -> Finding:
     computation="the maximum in the plane for growing H",
     correction="C_{d,H}: the leading constant is C(H, d-1) for linear scores. The paper holds H fixed "
     "(Assumption E.1), so nothing else changes.",
-    proof="minkowski.md#why",
+    proof="theorems.md#theorem-3",
 )
 def _app_e_constant(effort: Effort) -> Finding:
     heads = [2, 20, 200]

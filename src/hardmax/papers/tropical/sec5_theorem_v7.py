@@ -560,7 +560,7 @@ def _exponent(heads: int, d: int, *, biased: bool) -> float:
     "the construction",
     correction="N^(min(H, d) L) with affine scores and N^(min(H, d-1) L) with linear ones, free keys in both "
     "cases (tropical.theta_exponent_linear).",
-    proof="proofs.md#growth-in-the-number-of-tokens",
+    proof="theorems.md#theorem-2",
 )
 def _theta_exponent(effort: Effort) -> Finding:
     slopes = {(h, d): _exponent(h, d, biased=True) for d in (1, 2, 3) for h in (1, 2, 3, 5)}
@@ -590,7 +590,7 @@ def _theta_exponent(effort: Effort) -> Finding:
     own=True,
     hypotheses="d >= 2, H, d_ff, L fixed, d_ff >= 2(d - 1), biases in the ReLU layers",
     computation="growth of the largest number of cells, and regions of the construction on a slice",
-    proof="proofs.md#growth-in-the-number-of-tokens",
+    proof="theorems.md#theorem-2",
 )
 def _theta_exponent_linear(effort: Effort) -> Finding:
     slopes = {(h, d): _exponent(h, d, biased=False) for d in (2, 3, 4) for h in (1, 2, 3, 5)}
@@ -612,7 +612,7 @@ def _theta_exponent_linear(effort: Effort) -> Finding:
     hypotheses="H = d, affine scores, N to infinity; dimension-dependent: a function of d_model alone",
     computation="upper over lower bound, the power of N removed, for growing depth",
     correction="It is (R(d_ff, d) / (2w)^d)^L: it depends on d_ff, and exponentially on L.",
-    proof="proofs.md#growth-in-the-number-of-tokens",
+    proof="theorems.md#theorem-2",
 )
 def _v9_gap(effort: Effort) -> Finding:
     d, d_ff, depths = 2, 8, [1, 4, 16]
