@@ -160,3 +160,88 @@ def test_a_polynomial_in_the_number_of_heads():
         differences = np.diff(values, n=d)
         assert np.abs(differences).max() < 1e-9 * values[-1]
         assert np.diff(values, n=d - 1)[0] == pytest.approx(2 * angle_sums(20, 2)[1] ** (d - 1), rel=1e-9)
+
+
+# The lemmas of Theorem 3, one by one
+# ----------------------------------------------------------------------------------------------------------
+
+
+def counts_of(keys, biases, half_space=None):
+    """r(U) for all sets U of heads; with a half-space (a head of two keys) only cells on its first side."""
+    found = {}
+    for j in range(len(keys) + 1):
+        for part in combinations(range(len(keys)), j):
+            sets, values = [keys[h] for h in part], [biases[h] for h in part]
+            if half_space is None:
+                found[part] = hm.minkowski_vertices(sets, values).count if part else 1
+            else:
+                both = hm.minkowski_vertices([half_space[0], *sets], [half_space[1], *values])
+                found[part] = int((both.choices[:, 0] == 0).sum())
+    return found
+
+
+@pytest.mark.parametrize(("d", "seed"), [(1, 0), (2, 1), (2, 2), (3, 3)])
+def test_a_hyperplane_and_its_sides(d, seed):
+    """Lemma B: m on the hyperplane <= m on one side <= m on both."""
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        keys, biases = rng.standard_normal((3, 4, d)), rng.standard_normal((3, 4))
+        normal, level = rng.standard_normal(d), rng.standard_normal()
+        sides = [
+            counts_of(keys, biases, (sign * np.array([normal, -normal]), sign * np.array([level, -level])))
+            for sign in (1, -1)
+        ]
+        whole = counts_of(keys, biases)
+        cut = {part: sides[0][part] + sides[1][part] - whole[part] for part in whole}
+        both, one, other, on = (mixed_counts(counts) for counts in (whole, *sides, cut))
+        for part in both:
+            assert 0 <= on[part] <= min(one[part], other[part])
+            assert max(one[part], other[part]) <= both[part]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cells_by_the_ties_at_their_nearest_point(seed):
+    """Lemma A in the plane: candidates are a point, its feet on walls, and corners of two walls."""
+    rng = np.random.default_rng(seed)
+    keys, biases, a = rng.standard_normal((3, 3, 2)), rng.standard_normal((3, 3)), rng.standard_normal(2)
+    walls = [
+        (keys[h, i] - keys[h, j], biases[h, j] - biases[h, i])
+        for h in range(3)
+        for i, j in combinations(range(3), 2)
+    ]
+    candidates = [a, *(a + n * (c - n @ a) / (n @ n) for n, c in walls)]
+    candidates += [np.linalg.solve([n, k], [c, e]) for (n, c), (k, e) in combinations(walls, 2)]
+    seen = dict.fromkeys(mixed_counts(counts_of(keys, biases)), 0)
+    for choice in hm.minkowski_vertices(keys, biases).choices:
+        best, ties = math.inf, ()
+        for x in candidates:
+            scores = np.einsum("hnd,d->hn", keys, x) + biases
+            lead = scores[range(3), choice][:, None] - scores
+            if lead.min() > -1e-9 and np.linalg.norm(x - a) < best:
+                near = (np.abs(lead) < 1e-9).sum(axis=1) > 1
+                best, ties = np.linalg.norm(x - a), tuple(np.flatnonzero(near).tolist())
+        seen[ties] += 1
+    assert seen == mixed_counts(counts_of(keys, biases))
+
+
+@pytest.mark.parametrize(("d", "seed"), [(2, 0), (3, 1), (4, 2)])
+def test_rays_of_few_heads(d, seed):
+    """Lemma E: rays where d - 1 heads tie, counted from pairs of keys, at most prod (N_h - 1) + 1 = m + 1."""
+    rng = np.random.default_rng(seed)
+    n = 4 if d < 4 else 3
+    keys = rng.standard_normal((d - 1, n, d))
+    rays = 0
+    for pairs in np.ndindex(*[n * (n - 1) // 2] * (d - 1)):
+        chosen = [list(combinations(range(n), 2))[p] for p in pairs]
+        rows = np.array([keys[h, i] - keys[h, j] for h, (i, j) in enumerate(chosen)])
+        ray = np.linalg.svd(rows)[2][-1]
+        for x in (ray, -ray):
+            scores = keys @ x
+            rays += all(scores[h, i] > np.delete(scores[h], (i, j)).max() for h, (i, j) in enumerate(chosen))
+    counts = {(): 1}
+    for j in range(1, d):
+        for part in combinations(range(d - 1), j):
+            counts[part] = hm.minkowski_vertices(keys[list(part)]).count
+    assert rays == mixed_counts(counts)[tuple(range(d - 1))] + 1
+    biased = mixed_counts(counts_of(keys, rng.standard_normal((d - 1, n))))[tuple(range(d - 1))]
+    assert rays - 1 <= biased <= (n - 1) ** (d - 1)  # the graph that biases make of the rays is connected
