@@ -1,8 +1,8 @@
 """The pages that are written by a program: the command line, the claims, the notation, the list of modules.
 
     python docs/write.py                   write cli, notation and architecture anew
-    python docs/write.py replay            write the digests of the statements into replay.py, and its own
-                                           SHA-256 into docs/replay.sha256
+    python docs/write.py replay            write the rules of the folders and the digests of the statements
+                                           into replay.py, and its own SHA-256 into docs/replay.sha256
     python docs/write.py claims            write docs/claims.md anew: checks every claim, which takes half a
                                            minute; after replay
     python docs/write.py --check           say which of them are stale; computes no claim
@@ -18,6 +18,7 @@ import ast
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,8 +90,8 @@ def claims_page(entries) -> str:
     ``entries`` are those of a ledger, or bare claims; these have not been computed, so their pinned verdict
     is shown and the line with the numbers is missing.
     """
-    from hardmax.papers.contents import contents
-    from hardmax.papers.ledger import PAPERS, Verdict
+    from hardmax.papers.ledger import Verdict
+    from hardmax.papers.paper import contents, papers
 
     def verdict(entry) -> str:
         return str(getattr(entry, "verdict", entry.expected))
@@ -118,45 +119,46 @@ def claims_page(entries) -> str:
     lines = [
         "# Claims\n",
         "This page is written by `python docs/write.py claims`; do not edit it by hand.\n",
-        "Every statement of the two papers that can be checked, with the verdict of the check. Run one with "
+        "Every statement of the papers that can be checked, with the verdict of the check. Run one with "
         "`hardmax claims check --select NAME`, all of a paper with `hardmax claims check --paper tropical`, "
         "or [`hm.check_claims`](reference.md#check_claims) from Python. With `--certificates DIR` the data "
         "behind the verdicts are written as JSON, beside the file `replay.py` that checks them again with "
         "nothing but Python's standard library: `python DIR/replay.py DIR`. Where a verdict concerns all "
         "sizes, a [proof](proofs.md) is linked. A referee's summary is on the page "
-        "[Report on the two papers](referee-report.md).\n",
+        "[Report on the two papers](referee-report.md); how a paper enters the ledger is on the page "
+        "[Adding a paper](adding-a-paper.md); twenty entries were "
+        "[derived again](results/rederived.md) without the library.\n",
         "A certificate names its claim and its verdict, and `replay.py` has a rule for each claim: what the "
         "data must be, what is computed, and what the verdict needs of it. The file is published by its "
         f"SHA-256, `{PUBLISHED.read_text().split()[0]}` (`docs/replay.sha256`), so that nobody needs to run "
         "the copy that came with the data.\n",
-        "Counted by `hardmax claims count`, the statements of the papers apart from our own (corrections, "
+        "Counted by `hardmax claims count`, the statements of each paper apart from our own (corrections, "
         "sharpenings, additions):\n",
-        "| verdict | meaning | of the papers | our own |",
-        "|---|---|---|---|",
+        f"| verdict | meaning | {' | '.join(papers())} | our own |",
+        f"|---|---|{'---|' * len(papers())}---|",
     ]
-
-    def number(each: Verdict, own: bool) -> int:
-        return sum(verdict(entry) == each and entry.own is own for entry in entries)
-
+    origins = Counter(("own" if entry.own else entry.paper, verdict(entry)) for entry in entries)
     for each, meaning in meanings.items():
-        lines.append(f"| {each} | {meaning} | {number(each, False)} | {number(each, True)} |")
-    totals = [sum(entry.own is own for entry in entries) for own in (False, True)]
-    lines.append(f"| all | | {totals[0]} | {totals[1]} |")
+        numbers = [origins[origin, str(each)] for origin in (*papers(), "own")]
+        lines.append(f"| {each} | {meaning} | {' | '.join(map(str, numbers))} |")
+    totals = [sum(n for (of, _), n in origins.items() if of == origin) for origin in (*papers(), "own")]
+    lines.append(f"| all | | {' | '.join(map(str, totals))} |")
     lines += [
         "\n## Contents\n",
-        "Every numbered place of both papers, with its claims or the reason why there are none "
-        "(`hardmax.papers.contents`; a test fails when a place has neither).\n",
+        "Every numbered place of the papers, with its claims or the reason why there are none (`PAPER` in "
+        "the folder of each; a test fails when a place has neither).\n",
         "| paper | place | claims | |",
         "|---|---|---|---|",
     ]
     for place in contents():
         links = ", ".join(f"[`{name}`](#{anchor_of(name)})" for name in place.claims)
         lines.append(f"| {place.paper} | {place.name} | {links} | {place.reason} |")
-    for paper, title in PAPERS.items():
+    for paper, described in papers().items():
         of_paper = [entry for entry in entries if entry.paper == paper]
         if not of_paper:
             continue
-        lines += [f"\n## {paper}\n", f"*{title}*\n", "| claim | place | verdict |", "|---|---|---|"]
+        cited = f"{described.authors}, *{described.title}*, {described.year} ({described.source})"
+        lines += [f"\n## {paper}\n", f"{cited}\n", "| claim | place | verdict |", "|---|---|---|"]
         for entry in of_paper:
             lines.append(
                 f"| {link(entry)} | {entry.place} | {verdict(entry)}{' (own)' if entry.own else ''} |"
@@ -206,12 +208,38 @@ STATEMENTS = re.compile(
 )
 
 
-def replay_file(text: str) -> str:
-    """``replay.py`` with the digest of the statement of every claim that it has a rule for."""
-    from hardmax.papers import replay
-    from hardmax.papers.ledger import all_claims
+FOLDER_RULES = re.compile(
+    r"(?<=\n# Rules that stand in the folders of papers; docs/write.py copies them\n).*?"
+    r"(?=# end of the rules of folders\n)",
+    re.DOTALL,
+)
 
-    digests = {claim.name: claim.sha256 for claim in all_claims() if claim.name in replay.RULES}
+
+def rules_of(paper: str) -> str:
+    """The rules in the folder of a paper, ``rules.py``, as ``replay.py`` holds them: without its imports,
+    which must be names that ``replay.py`` has."""
+    from hardmax.papers import replay
+
+    path = REPLAY.parent / paper / "rules.py"
+    if not path.exists():
+        return ""
+    text = path.read_text()
+    head = [node for node in ast.parse(text).body if isinstance(node, (ast.Expr, ast.Import, ast.ImportFrom))]
+    needed = [alias.asname or alias.name for node in head[1:] for alias in node.names]
+    if missing := [name for name in needed if not hasattr(replay, name) and name != "annotations"]:
+        raise SystemExit(f"{path} imports {', '.join(missing)}, which replay.py does not have")
+    return f"# {paper}\n" + "\n".join(text.splitlines()[head[-1].end_lineno :]) + "\n\n\n"
+
+
+def replay_file(text: str) -> str:
+    """``replay.py`` with the rules of the folders, and with the digest of the statement of every claim that
+    it has a rule for."""
+    from hardmax.papers.ledger import all_claims
+    from hardmax.papers.paper import papers
+
+    text = FOLDER_RULES.sub(lambda _: "".join(rules_of(paper) for paper in papers()), text)
+    ruled = set(re.findall(r'^@rule\("([^"]+)"', text, flags=re.MULTILINE))
+    digests = {claim.name: claim.sha256 for claim in all_claims() if claim.name in ruled}
     lines = "".join(f'    "{name}": "{digest}",\n' for name, digest in digests.items())
     return STATEMENTS.sub(lambda _: f"\n{lines}", text)
 
@@ -222,7 +250,7 @@ def published() -> str:
 
 
 def write_replay() -> None:
-    """Write the digests into ``replay.py``, and its SHA-256 beside the pages."""
+    """Write rules and digests into ``replay.py``, and its SHA-256 beside the pages."""
     REPLAY.write_text(replay_file(REPLAY.read_text()))
     PUBLISHED.write_text(published())
 

@@ -9,12 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hardmax.papers import replay
-from hardmax.papers.ledger import Entry, Ledger, Verdict, check_claims, write_certificates
+from hardmax.papers.ledger import Entry, Ledger, Verdict, all_claims, check_claims, write_certificates
+from hardmax.papers.paper import contents
 
 
 @cache
@@ -52,6 +54,23 @@ def without_words(ledger: Ledger) -> list[str]:
         or bool(e.unstated.strip()) != (e.verdict == Verdict.UNSTATED)
         or "\n" in e.computed
     ]
+
+
+def contents_gaps() -> dict[str, list[str]]:
+    """What is wrong between the tables of contents of all papers and their claims; all must be empty."""
+    places, claims = list(contents()), all_claims()
+    placed = {name for place in places for name in place.claims}
+    listed = Counter((place.paper, place.name) for place in places)
+    return {
+        "places with neither claims nor a reason": [
+            place.name for place in places if not place.claims and len(place.reason) < 20
+        ],
+        "claims that there are not": sorted(placed - {claim.name for claim in claims}),
+        "statements of a paper without a place": [
+            claim.name for claim in claims if not claim.own and claim.name not in placed
+        ],
+        "places listed twice": [name for (_, name), times in listed.items() if times > 1],
+    }
 
 
 def called_proved(ledger: Ledger) -> list[str]:

@@ -30,6 +30,8 @@ from typing import Any
 
 import numba
 
+from hardmax.errors import HardmaxError
+
 # the first and the last version of numba with which the shortcuts are tested
 TESTED = ((0, 60), (0, 68))
 
@@ -68,6 +70,11 @@ def kernel(
         Copy the function into its callers, which are kernels: for the small ones in inner loops, where
         passing the arrays costs more than the work.
     """
+    if getattr(numba.config, "DISABLE_JIT", False):
+        raise HardmaxError(
+            "NUMBA_DISABLE_JIT is set, but the kernels of hardmax call instructions of the processor and "
+            "cannot run as Python: unset it."
+        )
     inner = inner or inlined
     options: dict[str, Any] = {"nogil": True}
     if _shortcuts.apply:
@@ -99,6 +106,7 @@ def _kept_on_disk(compile_with: Any, function: Callable[..., Any]) -> Any:
         index = dispatcher._cache._cache_file
         index._source_stamp = (index._source_stamp, _digest_of(function.__module__))
         index._load_index = partial(_loaded, index._load_index)
+        index._load_data = partial(_whole, index._load_data)
     except (AttributeError, KeyError, OSError, RuntimeError):
         return compile_with(function)
     return dispatcher
@@ -110,6 +118,14 @@ def _loaded(load_index: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
         return load_index()
     except (ImportError, AttributeError, ValueError, EOFError, pickle.UnpicklingError):
         return {}
+
+
+def _whole(load_data: Callable[[str], Any], name: str) -> Any:
+    """The machine code of a kernel; a file that was cut off counts as one that cannot be read."""
+    try:
+        return load_data(name)
+    except (ImportError, AttributeError, ValueError, EOFError, IndexError, pickle.UnpicklingError) as error:
+        raise OSError(f"{name} is damaged") from error
 
 
 _IMPORT = re.compile(rb"^(?:from|import) ([\w.]+)(?: import (\([^)]*\)|.*))?", re.MULTILINE)

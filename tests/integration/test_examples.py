@@ -77,11 +77,14 @@ LONG = ("demo.py", "minilm_findings.py", "train_relu_models.py", "train_controll
 ELSEWHERE = {EXAMPLES / name for name in LONG}
 OTHERS = sorted(path.stem for path in set(EXAMPLES.glob("*.py")) - ELSEWHERE)
 FEWER = {"moving_keys": ["--sequences", "2", "--texts", "1"]}  # with its defaults it takes a minute
+NEEDS = {"export_moons": ("torch", "onnx")}
 SLOW = {"verify_controller": pytest.mark.slow}  # half a minute
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in OTHERS])
 def test_an_example_runs(name, tmp_path):
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package)
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *FEWER.get(name, [])]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -18,14 +18,15 @@ import random
 import sys
 from collections import Counter
 from fractions import Fraction
-from itertools import pairwise
-from math import comb
+from itertools import pairwise, product
+from math import comb, prod
 from typing import Any
 
 import numpy as np
 
 import hardmax as hm
 from hardmax.papers import replay
+from hardmax.papers.classical.relu_networks import folding_network, lap_network
 
 PROVENANCE = ("hardmax", "commit")
 
@@ -580,7 +581,54 @@ SIZES: dict[str, Any] = {
     "infoflow.p1.47": lambda e, d: e["exact"] == _eq5(d["tokens"], *d["heads"]) > e["printed"],
 }
 
+
+def line_arrangement(mutant: dict[str, Any], data: Any) -> bool:
+    """The cells of the lines, enumerated as those of a ReLU layer."""
+    rows = [[int(x) if x.denominator == 1 else x for x in row] for row in data["lines"]]
+    if len({tuple(Fraction(x) / next(y for y in row if y) for x in row) for row in rows}) < len(rows):
+        return False
+    layer = hm.FeedForward([row[:2] for row in rows], [row[2] for row in rows], [[1] * len(rows)], [0])
+    cells = hm.enumerate_regions(hm.Network([layer]), hm.WholeSpace(2))
+    found = {"regions": cells.n_cells, "bounded": int(cells.bounded.sum())}
+    expected = mutant["expected"]
+    if any(found[name] != value for name, value in expected.items()):
+        return False
+    if "points" in data:
+        signs = {tuple(a * x + b * y + c > 0 for a, b, c in data["lines"]) for x, y in data["points"]}
+        return len(signs) == expected["regions"]
+    return set(expected) == {"bounded"} or found["bounded"] == comb(len(rows) - 1, 2)
+
+
+def folding_line(mutant: dict[str, Any], data: Any) -> bool:
+    """Kinks on both sides of zero by brute force; regions of the library's networks."""
+    n, expected = int(data["narrow"]), mutant["expected"]
+    most = max(sum(side) + sum(a != b for a, b in pairwise(side)) + 3 for side in product((0, 1), repeat=n))
+    lists = [[1, *map(int, widths)] for widths in data["widths"]]
+    found = [hm.regions.count_regions(folding_network(w), hm.Box([0], [1])).n_regions for w in lists]
+    return most == expected["most"] < expected["claimed"] == 2 * n and found == expected["regions"]
+
+
+def lap_regions(mutant: dict[str, Any], data: Any) -> bool:
+    """Regions of the library's networks on the whole line."""
+    lists = [list(map(int, widths)) for widths in data["widths"]]
+    found = [hm.regions.count_regions(lap_network(w), hm.WholeSpace(1)).n_regions for w in lists]
+    return found == mutant["expected"]["regions"] == [prod(n + 1 for n in w) for w in lists]
+
+
+def top_k_sets(mutant: dict[str, Any], data: Any) -> bool:
+    """The sets of the k best by sorting, and the cells of hyperplanes."""
+    scores, k, expected = np.array(data["points"], dtype=float), int(data["k"]), mutant["expected"]
+    sets = {tuple(sorted(row)) for row in np.argsort(-scores, axis=1)[:, :k].tolist()}
+    n = scores.shape[1]
+    cells = hm.bounds.zaslavsky(n, int(data["d"]) + 1)
+    return len(sets) == comb(n, k) == expected["in score space"] > cells == expected["at most"]
+
+
 ORACLES: dict[str, Any] = {
+    "line_arrangement": line_arrangement,
+    "folding_line": folding_line,
+    "laps": lap_regions,
+    "top_k_sets": top_k_sets,
     "diagrams": diagrams,
     "heads": heads,
     "sign_vectors": sign_vectors,
@@ -655,8 +703,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutations", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--paper", default=None, help="only the certificates of this paper")
     options = parser.parse_args()
-    records = certificates()
+    records = certificates(options.paper)
     counts, wrong = survey(records, options.mutations, options.seed)
     print(f"{options.mutations} mutations of {len(records)} certificates: {dict(counts)}")
     for line_ in wrong:

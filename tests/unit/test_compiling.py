@@ -45,6 +45,20 @@ def test_a_cache_that_cannot_be_read_is_written_anew(tmp_path):
     assert run(tmp_path).stderr == ""
 
 
+def test_machine_code_that_was_cut_off_is_written_anew(tmp_path):
+    run(tmp_path)
+    for kept in tmp_path.rglob("*.nbc"):
+        kept.write_bytes(kept.read_bytes()[:-20])
+    assert "compiling kernels" in run(tmp_path).stderr
+    assert run(tmp_path).stderr == ""
+
+
+def test_without_a_compiler_there_is_a_sentence(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run(tmp_path, NUMBA_DISABLE_JIT="1")
+    assert "NUMBA_DISABLE_JIT is set, but the kernels" in caught.value.stderr
+
+
 SOURCES = {
     "__init__": "",
     "constants": "OFFSET = 1\n",

@@ -1,9 +1,9 @@
-"""``hardmax claims``: what is true in the two papers, statement by statement."""
+"""``hardmax claims``: what is true in the papers, statement by statement."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,29 @@ import click
 
 from hardmax.cli.outputs import counted, print_json
 from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.papers.paper import papers
 
 if TYPE_CHECKING:
     from hardmax.papers.ledger import Claim, Entry
 
-_PAPER = click.option(
-    "--paper", type=click.Choice(["tropical", "infoflow"]), help="Only the claims of this paper."
-)
+
+class PaperName(click.ParamType):
+    """The name of a paper of the ledger, whichever there are."""
+
+    name = "paper"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The names that there are."""
+        return f"[{'|'.join(papers())}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or why it is none."""
+        if value not in (known := papers()):
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, known))}.", param, ctx)
+        return value
+
+
+_PAPER = click.option("--paper", type=PaperName(), help="Only the claims of this paper.")
 _SELECT = click.option(
     "--select",
     multiple=True,
@@ -29,7 +45,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead
 
 @click.group()
 def claims() -> None:
-    """What is true in the two papers, statement by statement.
+    """What is true in the papers, statement by statement.
 
     Every statement is a check: `hardmax claims list` names them, `hardmax claims check` computes their
     verdicts, and `hardmax claims replay` re-checks certificates with nothing but the standard library of
@@ -107,20 +123,23 @@ def check(
 @_SELECT
 @_JSON
 def count(paper: str | None, select: Sequence[str], as_json: bool) -> None:
-    """Compute the verdicts and count them, the papers' statements apart from our own."""
+    """Compute the verdicts and count them, the statements of each paper apart from our own."""
     from hardmax.papers.ledger import Verdict, check_claims
 
     ledger = check_claims([claim.name for claim in _chosen(paper, select)])
     if as_json:
         print_json(ledger.by_origin)
         return
-    papers, own = ledger.by_origin["papers"], ledger.by_origin["own"]
-    width = max(len(verdict) for verdict in Verdict)
-    click.echo(f"{'verdict':<{width}}  papers  own")
-    for verdict in Verdict:
-        if verdict in papers or verdict in own:
-            click.echo(f"{verdict:<{width}}  {papers.get(verdict, 0):>6}  {own.get(verdict, 0):>3}")
-    click.echo(f"{'all':<{width}}  {sum(papers.values()):>6}  {sum(own.values()):>3}")
+    origins, width = ledger.by_origin, max(len(verdict) for verdict in Verdict)
+    click.echo("  ".join([f"{'verdict':<{width}}", *origins]))
+
+    def line(name: str, numbers: Iterable[int]) -> str:
+        cells = [f"{n:>{len(origin)}}" for origin, n in zip(origins, numbers, strict=True)]
+        return "  ".join([f"{name:<{width}}", *cells])
+
+    for verdict in ledger.counts:
+        click.echo(line(verdict, [counts.get(verdict, 0) for counts in origins.values()]))
+    click.echo(line("all", [sum(counts.values()) for counts in origins.values()]))
 
 
 @claims.command("replay")

@@ -1,4 +1,4 @@
-"""Both papers, section by section: every statement as a claim with a verdict, every figure as a recipe.
+"""The papers, a folder each: every statement as a claim with a verdict, every figure as a recipe.
 
 Examples
 --------

@@ -1,10 +1,10 @@
-"""The ledger: every statement of both papers as a claim, with a verdict that is computed and can be replayed.
+"""The ledger: every statement of the papers as a claim, with a verdict that is computed and can be replayed.
 
 A :class:`Claim` says what a paper states; the function that it decorates checks it and returns a
 :class:`Finding`, whose verdict comes from that computation, never from what is expected. A computation on
 instances proves nothing about all of them: the verdict *holds* needs a finite statement that was checked
-exactly, or a written proof. :func:`check_claims` runs the claims of the modules in :data:`SECTIONS` and
-returns a :class:`Ledger`.
+exactly, or a written proof. :func:`check_claims` runs the claims of every paper that
+:func:`hardmax.papers.paper.papers` finds and returns a :class:`Ledger`.
 
 A :class:`Certificate` is what anybody needs to check a verdict without trusting this library: data for the
 rule of a claim in :mod:`hardmax.papers.replay`, a single file that uses nothing but the standard library. The
@@ -42,6 +42,7 @@ import numpy as np
 from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
 from hardmax.networks.network import Network
 from hardmax.papers import replay
+from hardmax.papers.paper import papers, sections
 from hardmax.progress import shown
 from hardmax.results import Result, plain
 from hardmax.storage import written_whole
@@ -49,35 +50,10 @@ from hardmax.versions import installed_versions, source_commit
 
 Kind = TypeVar("Kind")
 
-PAPERS = {
-    "tropical": "Expressivity of Transformers: A Tropical Geometry Perspective",
-    "infoflow": "InfoFlow: A Framework for Multi-Layer Transformer Analysis",
-}
-
-SECTIONS = (
-    "tropical.sec3_algebra",
-    "tropical.sec3_relu_layers",
-    "tropical.sec4_diagrams",
-    "tropical.sec5_heads",
-    "tropical.sec5_theorem_v7",
-    "tropical.sec6_bounds",
-    "tropical.sec6_limits",
-    "tropical.sec7_counts",
-    "infoflow.theorem1",
-    "infoflow.theorems2_3",
-    "infoflow.trained",
-    "infoflow.sec4_information_sets",
-    "infoflow.tables1_to_10",
-    "infoflow.sec5_comparisons",
-    "infoflow.sec6_pairwise",
-    "infoflow.sec6_triangles",
-)
-"""Modules of :mod:`hardmax.papers` with claims and recipes, in the order of the ledger."""
-
 
 def collected(kind: type[Kind]) -> tuple[Kind, ...]:
     """Every claim, or every recipe, that stands in a section (or in a tuple there), in their order."""
-    modules = [import_module(f"hardmax.papers.{section}") for section in SECTIONS]
+    modules = [import_module(f"hardmax.papers.{section}") for section in sections()]
     things = [thing for module in modules for thing in vars(module).values()]
     listed = [thing if isinstance(thing, tuple) else (thing,) for thing in things]
     return tuple(each for group in listed for each in group if isinstance(each, kind))
@@ -201,8 +177,8 @@ class Claim(Statement):
     check: Callable[[Effort], Finding]
 
     def __post_init__(self) -> None:
-        if self.paper not in PAPERS:
-            raise InvalidInputError(f"paper must be one of {', '.join(PAPERS)}, but was {self.paper!r}.")
+        if self.paper not in (known := papers()):
+            raise InvalidInputError(f"paper must be one of {', '.join(known)}, but was {self.paper!r}.")
         if not re.fullmatch(r"[a-z0-9_.\-]+", self.name):
             raise InvalidInputError(
                 f"name must be made of a-z, 0-9, dots, dashes and underscores, but was {self.name!r}."
@@ -358,12 +334,15 @@ class Ledger(Result):
 
     @property
     def by_origin(self) -> dict[str, dict[Verdict, int]]:
-        """The same, apart for the statements of the papers and for our own."""
-        found = {}
-        for origin, own in (("papers", False), ("own", True)):
-            counted = Counter(entry.verdict for entry in self.entries if entry.own is own)
-            found[origin] = {verdict: counted[verdict] for verdict in Verdict if counted[verdict]}
-        return found
+        """The same, apart for the statements of each paper and for our own."""
+        counted: dict[str, Counter[Verdict]] = {entry.paper: Counter() for entry in self.entries}
+        counted["own"] = Counter()
+        for entry in self.entries:
+            counted["own" if entry.own else entry.paper][entry.verdict] += 1
+        return {
+            origin: {verdict: of[verdict] for verdict in Verdict if of[verdict]}
+            for origin, of in counted.items()
+        }
 
     @property
     def surprises(self) -> tuple[Entry, ...]:

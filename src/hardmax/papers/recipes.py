@@ -7,7 +7,7 @@ from the numbers beside it, or is the finding of a claim with the settings of th
 down. :func:`reproduce` writes all of it into a folder, whole or not at all. The same name, profile, seed and
 settings give the same numbers, tables and SVG pictures.
 
-Recipes stand in the modules of :data:`hardmax.papers.ledger.SECTIONS`. They import pictures inside their
+Recipes stand in the modules of :func:`hardmax.papers.paper.sections`. They import pictures inside their
 function, so that the list of them needs no matplotlib::
 
     @recipe("tropical.fig9", "What the picture shows", Option("box", 4.0, "half side of the box"))
@@ -38,7 +38,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -47,6 +46,7 @@ import numpy as np
 
 from hardmax.errors import InvalidInputError
 from hardmax.papers.ledger import Finding, Verdict, all_claims, collected, nearest
+from hardmax.papers.paper import papers
 from hardmax.results import Result, columns_of, plain, strict
 from hardmax.untrusted import parsed_json
 from hardmax.versions import installed_versions
@@ -432,7 +432,6 @@ class Reproduction(Result):
         return {name: [getattr(row, name) for row in self.comparisons] for name in columns}
 
 
-@cache
 def recipes() -> Mapping[str, Recipe]:
     """Every recipe by its name, in the order of the papers.
 
@@ -449,11 +448,11 @@ def recipes() -> Mapping[str, Recipe]:
     return {name: found[name] for name in sorted(found, key=_place)}
 
 
-def _place(name: str) -> tuple[str, str, int, str]:
-    """Sorts tropical before infoflow, and figure 2 before figure 10."""
+def _place(name: str) -> tuple[int, str, int, str]:
+    """Sorts papers by their numbers, and figure 2 before figure 10."""
     paper, _, item = name.partition(".")
     letters = item.rstrip("0123456789")
-    return {"tropical": "0", "infoflow": "1"}.get(paper, paper), letters, int(item[len(letters) :] or 0), item
+    return papers()[paper].number, letters, int(item[len(letters) :] or 0), item
 
 
 def find_recipe(name: str) -> Recipe:

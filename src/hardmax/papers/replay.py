@@ -2278,6 +2278,194 @@ def almost_identical(data):
     return {"smallest at 16": text(min(table[16])), "differ": differ}
 
 
+# Rules that stand in the folders of papers; docs/write.py copies them
+# moe
+
+
+def top_set(scores, k):
+    """The k experts with the largest scores, which must be apart from the others."""
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])
+    require(scores[order[k - 1]] > scores[order[k]], "the best k are not determined")
+    return frozenset(order[:k])
+
+
+@rule("moe.capacity", "top_k_sets", UNSTATED)
+def fewer_sets_than_vertices(data):
+    """N experts and inputs of dimension d: fewer cells of N hyperplanes in dimension d + 1 than sets of k
+    experts, so no router chooses all. And score vectors in R^N at which every set of k is chosen."""
+    d, k, points = fields(data, "d k points")
+    rows = matrix(items(points, 2, 1000))
+    n = len(rows[0])
+    whole(n, 3, 12), whole(k, 1, n - 1), whole(d, 1, n - 2)
+    spend(len(rows) * n)
+    chosen = {top_set(scores, k) for scores in rows}
+    most = arrangement(n, d + 1)
+    require(most < comb(n, k) == len(chosen), "not fewer in dimension d, or not all in score space")
+    return {"at most": most, "in score space": len(chosen)}
+
+
+# classical
+
+
+def whitney_sum(lines, t):
+    """The characteristic polynomial of lines in the plane at t, by Whitney's sum over central sets."""
+    total = Fraction(t) ** 2 - len(lines) * Fraction(t)
+    for size in range(2, len(lines) + 1):
+        for chosen in combinations(lines, size):
+            spend(size)
+            total += (-1) ** size * (common_point(chosen) is not None)
+    return total
+
+
+def crossing(first, second):
+    """Where two lines a x + b y + c = 0 meet, or None if they are parallel."""
+    (a, b, c), (p, q, r) = first, second
+    area = a * q - b * p
+    return None if area == 0 else ((b * r - c * q) / area, (c * p - a * r) / area)
+
+
+def common_point(lines):
+    """A point that lies on all of two or more lines, or None."""
+    point = crossing(lines[0], lines[1])
+    on_all = point is not None and all(dot(line, [*point, 1]) == 0 for line in lines[2:])
+    return point if on_all else None
+
+
+def plane_lines(rows):
+    """Different lines in the plane, and how many meet in each crossing."""
+    lines = shaped(rows, len(items(rows, 2, 10)), 3)
+    require(all(line[0] != 0 or line[1] != 0 for line in lines), "a row that is no line")
+    for first, second in combinations(lines, 2):
+        same = crossing(first, second) is None and all(
+            first[i] * second[j] == first[j] * second[i] for i in range(3) for j in range(i)
+        )
+        require(not same, "a line that is there twice")
+    met = {crossing(first, second) for first, second in combinations(lines, 2)} - {None}
+    meeting = {point: sum(dot(line, [*point, 1]) == 0 for line in lines) for point in met}
+    require(meeting, "the lines are all parallel")
+    return lines, meeting
+
+
+@rule("classical.zaslavsky.regions", "line_arrangement", PROVED)
+def regions_of_lines(data):
+    """Lines, some of them parallel or concurrent, and a point in every region: as many sign vectors as
+    Whitney's sum at -1 says, and as Euler's formula says from the crossings."""
+    rows, points = fields(data, "lines points")
+    lines, meeting = plane_lines(rows)
+    require(max(meeting.values()) > 2, "no three lines meet")
+    by_euler = 1 + len(lines) + sum(m - 1 for m in meeting.values())
+    seen = set()
+    for point in items(points, 1, 60):
+        values = [dot(line, [*vector(items(point, 2, 2)), 1]) for line in lines]
+        require(all(values), "a point lies on a line")
+        seen.add(tuple(value > 0 for value in values))
+    require(len(seen) == by_euler == whitney_sum(lines, -1), "the numbers differ")
+    return {"regions": len(seen)}
+
+
+@rule("classical.zaslavsky.bounded", "line_arrangement", PROVED)
+def bounded_regions_of_lines(data):
+    """Lines, not all parallel: a large circle meets 2 n regions, the others are bounded, as many as Whitney's
+    sum at 1 says."""
+    lines, meeting = plane_lines(fields(data, "lines")[0])
+    bounded = 1 - len(lines) + sum(m - 1 for m in meeting.values())
+    require(bounded == whitney_sum(lines, 1), "the numbers differ")
+    require(bounded > 0, "no region is bounded")
+    return {"bounded": bounded}
+
+
+@rule("classical.zaslavsky.general", "line_arrangement", PROVED)
+def lines_in_general_position(data):
+    """Lines, no two parallel and no three through one point: the binomial numbers of regions."""
+    lines, meeting = plane_lines(fields(data, "lines")[0])
+    n = len(lines)
+    require(len(meeting) == comb(n, 2), "the lines are not in general position")
+    total = 1 + n + sum(m - 1 for m in meeting.values())
+    bounded = 1 - n + sum(m - 1 for m in meeting.values())
+    require(total == whitney_sum(lines, -1) == 1 + n + comb(n, 2), "not as many regions")
+    require(bounded == whitney_sum(lines, 1) == comb(n - 1, 2), "not as many bounded regions")
+    return {"regions": total, "bounded": bounded}
+
+
+def line_widths(values):
+    """Lists of hidden widths for networks on the line."""
+    return [[whole(n, 2, 12) for n in items(widths, 2, 4)] for widths in items(values, 1, 6)]
+
+
+def layer_on_the_line(kinks, weights, shift=0):
+    """A ReLU layer of one input and one output: units (slope, bias), their output weights, a constant."""
+    w_in, b_in = [[slope] for slope, _ in kinks], [bias for _, bias in kinks]
+    return {"block": "FeedForward", "w_in": exact_rows(w_in), "b_in": exact_rows([b_in])[0],
+            "w_out": exact_rows([weights]), "b_out": exact_rows([[shift]])[0], "skip": False}  # fmt: skip
+
+
+def exact_rows(rows):
+    """Numbers as certificates write them."""
+    exact = [[Fraction(x) for x in row] for row in rows]
+    return [[int(x) if x.denominator == 1 else str(x) for x in row] for row in exact]
+
+
+@rule("classical.montufar.lower", "folding_line", UNSTATED)
+def folded_lines(data):
+    """One input. With a last layer of one unit: an upper bound on linear pieces below the claimed number.
+    With a last layer of more: networks built here whose regions on [0, 1] are as many as claimed."""
+    narrow, lists = fields(data, "narrow widths")
+    n = whole(narrow, 2, 50)
+    most = 1 + max(n - b + min(n + 1, 2 * b + 2) for b in range(n + 1))
+    require(most < 2 * n, "the bound does not exclude the claimed number")
+    found = []
+    for *hidden, last in line_widths(lists):
+        network = [
+            layer_on_the_line([(p, -m) for m in range(p)], [1, *(2 * (-1) ** m for m in range(1, p))])
+            for p in hidden
+        ]
+        signs = [(-1) ** (last - 1 - i) for i in range(last)]
+        kinks = [(-s, s * Fraction(2 * i + 1, 2 * last + 1)) for i, s in enumerate(signs)]
+        network.append(layer_on_the_line(kinks, [(i + 2) ** 2 + 1 for i in range(last)]))
+        claimed = last + 1
+        for p in hidden:
+            claimed *= p
+        found.append(counts_of(on_line(network, Fraction(0), Fraction(1)))["regions"])
+        require(found[-1] == claimed, "not as many regions as claimed")
+    return {"most": most, "claimed": 2 * n, "regions": found}
+
+
+@rule("classical.serra.line", "laps", PROVED)
+def laps_on_the_line(data):
+    """One input and widths of at least 3: networks built here with prod (n + 1) regions on [0, 1], which is
+    also the upper bound, as each unit adds at most one kink to every piece."""
+    found = []
+    for *hidden, last in line_widths(fields(data, "widths")[0]):
+        require(min(*hidden, last) >= 3, "every layer needs three units")
+        network = [lap_layer(n) for n in hidden]
+        facing = [-1, *[1] * (last - 1)]
+        kinks = [(f, -f * Fraction(i + 1, last + 1)) for i, f in enumerate(facing)]
+        network.append(layer_on_the_line(kinks, [i + 2 for i in range(last)]))
+        claimed = last + 1
+        for n in hidden:
+            claimed *= n + 1
+        found.append(counts_of(on_line(network, Fraction(0), Fraction(1)))["regions"])
+        require(found[-1] == claimed, "not as many regions as claimed")
+    return {"regions": found}
+
+
+def lap_layer(n):
+    """n units whose sum runs n + 1 times between 0 and 1 on [0, 1]."""
+    sizes = [Fraction(2) if m == (0 if n % 2 else 2) else Fraction(1) for m in range(n + 1)]
+    length = sum(1 / size for size in sizes)
+    end, kinks, weights = Fraction(0), [], []
+    for m in range(1, n + 1):
+        end += 1 / sizes[m - 1] / length
+        facing = 1 if m <= 2 else -1
+        kinks.append((facing, -facing * end))
+        weights.append((-1) ** m * (sizes[m - 1] + sizes[m]) * length)
+    at_zero = sum(w * max(bias, Fraction(0)) for w, (_, bias) in zip(weights, kinks, strict=True))
+    return layer_on_the_line(kinks, weights, -at_zero)
+
+
+# end of the rules of folders
+
+
 STATEMENTS: dict[str, str] = {
     "tropical.def_iii1": "8f8c847a67a183f1d2c4148845a7a5aeac3a0852684594ec4655fc3a33ee6f86",
     "tropical.newton_characterises": "642679c05e88b4f141069ba177e96b791645510375712069e58f6edaa4ddf74a",
@@ -2352,10 +2540,10 @@ STATEMENTS: dict[str, str] = {
     "infoflow.if.eq5.empty": "2fb9b4a07e5c997cad8ac127521fba0c91bb247478594d4658848587651201d5",
     "infoflow.if.eq5.global": "e9b970a3a859b268fd8aebdad70c2795d4d8dcdcf73203bd38ab4ae113876d40",
     "infoflow.cmp.dret.ae": "18330a3dbd6bffea0f591244a2265c10f98898d516f879bb00d2aa7b77b160e3",
-    "infoflow.cmp.zero": "c64de9b74d8538d7a36388cf5940d2fbeb7df97b3bd862c57e89d19dc92a7b09",
-    "infoflow.cmp.pair.half": "1e5f567695f5690b4632fb0efe765cb8a32aa1043d66d8c3fd788740dcf8ba2c",
+    "infoflow.cmp.zero": "3c25d7f3001591fb8bfc81a960a912931596b8366fb879dc5255e05b0e33801b",
+    "infoflow.cmp.pair.half": "be4972686429e8ccfb45e390ecb556fb05e4550e6ff6a9eeaf887014ddcee164",
     "infoflow.cmp.tri.lb": "3eac136b194df60d7569a6fac0750542fd3849726edf598d1e578ec005951747",
-    "infoflow.cmp.tri.upper": "218cd1b676bbfdbe826fa810727bf15fe9e069ef79999a34e0de77c006ff19bc",
+    "infoflow.cmp.tri.upper": "4c115bd4aaa86c168e189aac234aa637f0ad17b63460badbf442c5cb2d53a888",
     "infoflow.cmp.tri.domain": "fc8d336752c41988171a99d02608a3138517cbb1c2b9b4a37ccb17f4f3f4054b",
     "infoflow.6-a": "16a1c0d2054b970ac5461a9abcfbbc54020486d4591dfd0f0598b12b6f76afc8",
     "infoflow.p1.47": "98ff7ba03426b3c9c0871d18332db56eed7beb872b2dcf0ddd343b88bfba88ae",
@@ -2364,11 +2552,17 @@ STATEMENTS: dict[str, str] = {
     "infoflow.p1.distinct": "e9bc4ea76d662ab7f681546f4168983d84f0c13be6fe99a604d71fc734337cd1",
     "infoflow.tab.11a": "e6824ff54a95fec1e51511ae6f7d71157a6b275fbb85180188c0c99719f065ce",
     "infoflow.tab.11b": "4337febebd0a7c15c3f976c48929c455b447ccca1397b316a1b130373989248b",
-    "infoflow.p2.premise": "505b6fb7ac3b4e509c144601aa16d9bcd166bf929d10f164b84c0bb20a1ce0da",
+    "infoflow.p2.premise": "e9d79c73cb5007ee89f0f6517638471d31ec7335b07baa9a84aac57a014247c2",
     "infoflow.p2.heads": "ca38d13457fcaf0233a5711034e7909b71665f85b10487c6715e5e9f0b51530d",
     "infoflow.p2.superpoly": "82c281780d07ec78b5c712438e67acddb6e5abc28aaaacee970ae9eebfa6a139",
     "infoflow.p2-b": "91eeb2a07dd4874054ee6a832e2912751179b8f81d5a6bac8eee56b768880902",
     "infoflow.tab.12": "5f64eacd0d3b4899b617231ab55027d818b1624db3f58208de7d5dfbc83530db",
+    "moe.capacity": "af4bf293a845a651aadfc21cca89c2303901bc145aaa2fb7d02c302fbcadbf2d",
+    "classical.zaslavsky.regions": "69e1a6e86719436deb89d110c52bae0f67be3ce2b88e6a47b9c80efbe2cffc9f",
+    "classical.zaslavsky.bounded": "edfa221ae39f84c6766b810d1771e897f4c9fd306350306865c17d662bf407cb",
+    "classical.zaslavsky.general": "8eab5c6d26cc7b3aa3e85ba43cebe7680843c956f174d063625fd6363ae7a207",
+    "classical.montufar.lower": "8653584edc5946cdee1d81c36bc8733efdfc8813df8e028e1d126b5229e23d18",
+    "classical.serra.line": "6291bf6e1adad799dd9d7fd537420de8e3f6af05c0a28ebb3c5baa32c2dfb0c2",
 }
 # end of the statements
 

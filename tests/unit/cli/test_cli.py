@@ -509,3 +509,20 @@ def test_missing_matplotlib_names_the_extra(monkeypatch):
     result = run("diagram", "keys.npy", "--plot", "picture.svg")
     assert result.exit_code == 1
     assert "pip install matplotlib" in result.stderr
+
+
+def test_an_interrupt_while_commands_are_imported_ends_in_a_sentence():
+    program = """
+import sys
+from hardmax.__main__ import run
+
+class Interrupting:
+    def find_spec(name, path=None, target=None):
+        if name == "hardmax.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting)
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "hardmax: interrupted.\n")

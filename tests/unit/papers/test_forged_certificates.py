@@ -17,6 +17,7 @@ from hardmax.cli import main
 from hardmax.networks.constructions import sawtooth_network
 from hardmax.papers import replay
 from hardmax.papers.ledger import Verdict, all_claims, network_record
+from hardmax.papers.paper import papers
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def records() -> dict[str, dict[str, Any]]:
     found = {}
-    for paper in ("tropical", "infoflow"):
+    for paper in papers():
         for entry in ledger_checks.certified(ledger_checks.quick_ledger(paper)):
             found[entry.name] = ledger_checks.record_of(entry)
     return found

@@ -178,7 +178,8 @@ def _retrieval_size(effort: Effort) -> Finding:
 @claim("infoflow.cmp.zero", "Definition 2", Verdict.PROVED).states(
     "(not in the paper) For T <= D0 beta1 a target needs no comparison at all.",
     own=True,
-    hypotheses="none",
+    hypotheses="Definition 2: D0 trees are allowed, with leaves of at most beta1 positions; a tree with n "
+    "leaves makes n - 1 comparisons, so a single leaf makes none",
     computation="D0 single leaves of beta1 positions hold all positions",
     proof="advise.md#short-sequences-need-no-comparison",
 )
@@ -212,7 +213,8 @@ def _zero(effort: Effort) -> Finding:
 @claim("infoflow.cmp.pair.half", "Proposition 1", Verdict.PROVED).states(
     "(sharper than the paper's D T^2) The pairwise target needs at most D(C(T,2) - C(2D,2) - 1) comparisons.",
     own=True,
-    hypotheses="T > 2D; for T <= 4D none are needed",
+    hypotheses="T > 2D; for T <= 4D none are needed. Definition 2 allows D0 = 2D trees: D compare pairs, the "
+    "others are single leaves {1, 2}, {3, 4}, ..., so pairs inside the first 2D positions need no leaf",
     computation="explicit trees over unordered pairs: every pair is a leaf or covered, and integer inputs",
     proof="advise.md#pairs-need-half-of-what-the-paper-counts",
 )
@@ -267,9 +269,8 @@ def _pair_trees(T: int, D: int) -> list[dict[str, Any]]:
 @claim("infoflow.cmp.tri.lb", "Appendix D.1", Verdict.FAILS).states(
     "The triangle-center target needs at least C(T,3) - 3 comparisons.",
     hypotheses="T > 6, tokens in [-1, 1]^d",
-    computation="explicit trees with fewer, for T = 7, 8, ...: every triple is a leaf or covered, "
-    "whatever the "
-    "input",
+    computation="explicit trees with fewer, for T = 7, 8, ...: every triple is a leaf or covered, whatever "
+    "the input",
     correction="At most C(T,3) - 21 for T >= 7, and 0 for T <= 9; T^3/6 + O(T^2) survives.",
     proof="advise.md#triples-need-fewer-than-the-paper-says",
 )
@@ -297,7 +298,8 @@ def _triangle_lower(effort: Effort) -> Finding:
 
 @claim("infoflow.cmp.tri.upper", "Section 5.3, appendix D.1", Verdict.PROVED).states(
     "The triangle-center target needs at most T^3 - 1 comparisons.",
-    hypotheses="none",
+    hypotheses="the target is min over s, t, u of |x(s) + x(t) + x(u)|^2; a tree with n leaves makes n - 1 "
+    "comparisons",
     computation="the tree of all ordered triples: every triple is a leaf, whatever the input",
     correction="Unordered triples suffice: C(T,3) - 1, and fewer (cmp.tri.lb).",
     proof="advise.md#triples-need-fewer-than-the-paper-says",
@@ -318,12 +320,10 @@ def _triangle_upper(effort: Effort) -> Finding:
 @claim("infoflow.cmp.beta", "Proposition 1, section 5.3, appendix D.1", Verdict.NUMERICAL).states(
     "Dimension and Order of Comparison are 2 for the pairwise target and 3 for the triangle-center target.",
     hypotheses="generic matrices and d >= 2; tokens in [-1, 1]^d",
-    computation="how many tokens take part when the best tuple changes, on random segments: a comparison "
-    "of two "
-    "tuples involves at most twice the dimension",
+    computation="how many tokens take part when the best tuple changes, on random segments: a comparison of "
+    "two tuples involves at most twice the dimension",
     correction="That no smaller dimension suffices is seen, not proven, here: the paper's argument uses "
-    "ties of "
-    "two tuples, which D0 trees can hold at once. Upper bounds: cmp.pair.half, cmp.tri.upper.",
+    "ties of two tuples, which D0 trees can hold at once. Upper bounds: cmp.pair.half, cmp.tri.upper.",
 )
 def _dimensions(effort: Effort) -> Finding:
     n = 300 if effort is Effort.QUICK else 2000

@@ -524,22 +524,25 @@ def _above(widths: Sequence[float], bounds: Sequence[float]) -> bool:
     "encoder and decoder must have O(epsilon^min(1 - m/n, 0)) parameters",
     hypotheses="m = n = 1, epsilon = 1/4",
     computation="networks of every size that meet the hypothesis",
-    correction="Omega instead of O, and the mean error instead of the largest",
+    correction="Omega instead of O, and the mean error instead of the largest: width at least 2 epsilon "
+    "(2^(-1/n) (6 epsilon)^(-m/n) - 1) / n with weights at most 1",
     proof="theorems.md#theorem-5",
 )
 def _big_o(effort: Effort) -> Finding:
     sizes = [1, 4, 16, 64]
     counts = [identity_block(1, 1, p).n_parameters for p in sizes]
     certificate = Certificate("tanh_signs", {"sizes": sizes}, {"sizes": sizes})
-    values = [
-        decoder_width_bound(*case) for case in ((2, 1, 0.01), (2, 1, 0.001), (3, 1, 0.01), (8, 2, 0.01))
-    ]
+    cases = ((2, 1, 0.01), (2, 1, 0.001), (3, 1, 0.01), (8, 2, 0.01))
+    values = [decoder_width_bound(*case) for case in cases]
     return earned(
         Verdict.MISPRINT,
         counts == [3 * p + 1 for p in sizes],
         "m = n = 1, epsilon = 1/4: p tanh(v/p) meets the hypothesis for every p, with "
         f"{', '.join(map(str, counts))}, "
-        "... parameters, so O(1) is no consequence; as a lower bound in the mean: width at least "
+        "... = 3p + 1 parameters, so O(1) is no consequence; as a lower bound in the mean, for (m, n, "
+        "epsilon) = "
+        + ", ".join(f"({m}, {n}, {epsilon})" for m, n, epsilon in cases)
+        + ": width at least "
         + ", ".join(f"{value:.4g}" for value in values),
         {"parameters": counts, "lower_bounds": values},
         certificate,

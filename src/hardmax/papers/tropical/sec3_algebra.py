@@ -50,8 +50,7 @@ HALF: Any = Fraction(1, 2)
     "A linear region of a network is a maximal connected open set on which it is affine.",
     unstated="Affine almost everywhere: values on walls, where keys tie and are averaged, are set aside.",
     hypotheses="a continuous piecewise linear network; the definition is used for tropical transformers, "
-    "which "
-    "have jumps",
+    "which have jumps",
     computation="a block with one affine map on both sides of a wall and another value on the wall",
     correction="Read literally, this block has two regions, which a set of measure zero separates; almost "
     "everywhere it has one. Regions may be non-convex, and there are never more than cells.",
@@ -66,8 +65,9 @@ def _def_iii1(effort: Effort) -> Finding:
     return earned(
         Verdict.UNSTATED,
         regions.n_regions == 1 and values[0] == values[1] != values[2],
-        f"two heads with keys -1, 1, then two ReLU units: {values[0]:g} on both sides of 0 and "
-        f"{values[2]:g} at 0; {regions.n_cells} cells, {regions.n_regions} region almost everywhere",
+        "two heads with keys -1, 1 that read y = (0, 2) left of 0, (2, 0) right of it and (1, 1) at 0, then "
+        f"max(0, y_1 - 1) + max(0, y_2 - 1): {values[0]:g} on both sides of 0 and {values[2]:g} at 0; "
+        f"{regions.n_cells} cells, {regions.n_regions} region almost everywhere",
         {"values": values, "regions": regions.n_regions},
         Certificate(
             "wall_value",
@@ -82,8 +82,7 @@ def _def_iii1(effort: Effort) -> Finding:
 
 @claim("tropical.def_iii4", "Definition III.4", Verdict.PROVED).states(
     "Maximum and sum make R with minus infinity a semiring, with neutral elements minus infinity and 0; "
-    "matrix "
-    "products are formed with them.",
+    "matrix products are formed with them.",
     hypotheses="none",
     computation="the laws at random integers and minus infinity; matrix products against a triple loop",
     proof="proofs.md#definitions-of-section-iii",
@@ -139,7 +138,8 @@ def _def_iii6(effort: Effort) -> Finding:
 @claim("tropical.def_iii8", "Definition III.8", Verdict.PROVED).states(
     "The common refinement of two fans, all intersections of their cones, is a fan.",
     hypotheses="fans of linear scores",
-    computation="signs of all score differences at integer queries and at their multiples; cells counted",
+    computation="cells of the refinement of two polynomials with four integer exponents in the plane, five "
+    "draws, counted against the cells of their product; the cells of both are cones",
     correction="For polynomials with coefficients the same holds of polyhedral complexes; only intersections "
     "with interior are counted.",
     proof="proofs.md#definitions-of-section-iii",
@@ -182,8 +182,7 @@ def _def_iii9(effort: Effort) -> Finding:
 
 @claim("tropical.rational_map", "Section III-D, after Remark III.12", Verdict.PROVED).states(
     "In the log domain, single-head attention tends to a structured tropical rational map: all channels "
-    "share "
-    "one denominator.",
+    "share one denominator.",
     hypotheses="log-lifted values v = exp(w / tau), as Definition III.10 introduces them",
     computation="tau log z of random heads with three channels against the rational map",
     correction="Without log-lifting the limit is 0 in the log domain (tropical.rem_iii11a).",

@@ -181,8 +181,7 @@ def _v7_formula_equality(effort: Effort) -> Finding:
     computation="exact enumeration of the construction; the largest possible number of cells with linear "
     "scores at N = 100, d = H = 2, d_ff = 4, L = 1",
     correction="With affine scores (2wN)^(dL) are reached. With linear ones a coordinate must be spent on "
-    "the "
-    "constant 1 (tropical.v7_bias_free_fixed).",
+    "the constant 1 (tropical.v7_bias_free_fixed).",
     proof="proofs.md#theorem-v7",
 )
 def _v7_bound(effort: Effort) -> Finding:
@@ -611,7 +610,8 @@ def _theta_exponent_linear(effort: Effort) -> Finding:
     "The remaining gap between upper and lower bound concerns only dimension-dependent constants.",
     hypotheses="H = d, affine scores, N to infinity; dimension-dependent: a function of d_model alone",
     computation="upper over lower bound, the power of N removed, for growing depth",
-    correction="It is (R(d_ff, d) / (2w)^d)^L: it depends on d_ff, and exponentially on L.",
+    correction="It is (R(d_ff, d) / (2w)^d)^L, where w = floor(d_ff / (2d)) and R(n, d) is the sum of C(n, "
+    "j) over j <= d: it depends on d_ff, and exponentially on L.",
     proof="theorems.md#theorem-2",
 )
 def _v9_gap(effort: Effort) -> Finding:
@@ -636,8 +636,7 @@ def _v9_gap(effort: Effort) -> Finding:
     hypotheses="d = 2, N = 4, L = 1, 2, 3; the weights of the figure are not stated",
     computation="regions of the network of Theorem V.7 at these sizes, exactly",
     correction="A Theta says nothing about three numbers: each is a constant times N^(dL). The network of "
-    "the "
-    "theorem has (2wN)^(dL) regions: 64, 4096, 262144 for w = 1.",
+    "the theorem has (2wN)^(dL) regions: 64, 4096, 262144 for w = 1.",
 )
 def _fig1(effort: Effort) -> Finding:
     depths = (1, 2) if effort is Effort.QUICK else (1, 2, 3)

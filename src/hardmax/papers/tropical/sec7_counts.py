@@ -147,8 +147,9 @@ def _stream(i: int) -> np.random.Generator:
 @claim("tropical.fig6a_slope_013", "Figure 6(a), section VII-C", Verdict.MEASUREMENT).states(
     "For random networks with one layer in the plane, the number of linear regions grows with "
     "N with a slope of about 0.13 on logarithmic axes.",
-    hypotheses="H = 1, box [-4, 4]^2, Gaussian weights, no score bias, ReLU biases of spread 1/2, no skip "
-    "around the ReLU layer, N = 2 to 5, networks of different N share weights unless stated",
+    hypotheses="H = 1, box [-4, 4]^2; scores and values standard normal, no score bias; ReLU weights normal "
+    "with variance 1 over the number of inputs of their layer, biases of spread 1/2; a skip around attention "
+    "and none around the ReLU layer; N = 2 to 5, networks of different N share weights unless stated",
     computation="exact cells of random networks; slope of the mean counts, spread over networks",
     correction="The slope moves with the width, the rank and the pairing, none of which is stated, and "
     "single networks spread by about 0.4; 0.13 is one value among many.",
@@ -208,8 +209,7 @@ def _fig6a_depth(effort: Effort) -> Finding:
     "At d = 2 the networks of figure 6(a) can be counted exactly, so that no sampling is needed there.",
     own=True,
     hypotheses="d = 2, L <= 2, N <= 5; the paper restricts itself to d = 2 because counting is #P-hard, "
-    "which "
-    "concerns dimensions that grow",
+    "which concerns dimensions that grow",
     computation="exact cells and regions of random networks with two layers and five keys",
 )
 def _exact_plane(effort: Effort) -> Finding:
