@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help backtest demo models everything test test-slow lint format bench memory cluster experiments sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
+.PHONY: help demo models everything test test-slow lint format bench memory cluster experiments backtest theorems extremal sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -79,6 +79,9 @@ backtest: $(VENV)/has-plot ## train what the adviser predicted of forty tasks (a
 
 experiments: $(VENV)/has-plot ## train every experiment of the infoflow paper, quick profile (about five minutes on two cores)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) benchmarks/experiments.py
+
+theorems: $(VENV)/has-test ## compute what stands behind docs/theorems.md, into docs/results/theorems.md (about two minutes)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) tests/scripts/theorems.py
 
 sweep: $(VENV)/has-test ## compare 100,000 random networks with rational arithmetic (about an hour, resumable)
 	@$(RUN) tests/scripts/regions_sweep.py

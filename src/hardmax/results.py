@@ -99,6 +99,7 @@ _HOME_OF_KIND = {
     "SegmentTrace": "hardmax.regions.segment.trace",
     "StabilityBounds": "hardmax.temperature.margin_bounds",
     "StabilityReport": "hardmax.temperature.observed_scores",
+    "SubsetCount": "hardmax.geometry.many_heads",
     "TokenFlow": "hardmax.models.influence.routing_flow",
     "TrainingResult": "hardmax.training.loop",
     "Transformer": "hardmax.networks.transformer",

@@ -409,13 +409,15 @@ def trees(record: dict[str, Any], data: Any) -> bool:
 def shared_layer(record: dict[str, Any], data: Any) -> bool:
     """The transformer in floating point, beside the network of Theorem V.7 of the library."""
     d, n, w, depth = map(int, data["size"])
+    narrow = record["claim"] == "tropical.v7_genuine_d_plus_1"
+    side, low = (n, 2) if narrow else (1, 0)
     weights = {name: np.array(data[name], dtype=float) for name in data if name != "size"}
     ideal = hm.networks.sawtooth_network(d, n, w, depth)
     pieces = (2 * w * n) ** depth
     line_ = (3 * np.arange(pieces) + 1) / (3 * pieces)
     for point in np.stack(np.meshgrid(*[line_] * d), axis=-1).reshape(-1, d):
         tokens = weights["tokens"].copy()
-        tokens[-1, :d] = point
+        tokens[-1, :d] = low + side * point
         for _ in range(depth):
             after = tokens.copy()
             for w_q, w_k, w_v, w_o in zip(*(weights[f"w_{x}"] for x in "qkvo"), strict=True):
@@ -423,9 +425,9 @@ def shared_layer(record: dict[str, Any], data: Any) -> bool:
                 tied = np.isclose(scores, scores.max(axis=1, keepdims=True), atol=1e-9)
                 after += (tied / tied.sum(axis=1, keepdims=True)) @ (tokens @ w_v.T) @ w_o.T
             tokens = np.maximum(after @ weights["w_in"].T, 0) @ weights["w_out"].T
-        if np.abs(tokens[-1, :d] - ideal(point)).max() > 1e-9:
+        if np.abs((tokens[-1, :d] - low) / side - ideal(point)).max() > 1e-9:
             return False
-    return weights["tokens"].shape == (n + 1, d + 3)
+    return weights["tokens"].shape == ((n + 2, d + 1) if narrow else (n + 1, d + 3))
 
 
 def single_leaves(record: dict[str, Any], data: Any) -> bool:

@@ -2,9 +2,9 @@
 
     python tests/scripts/hessian_search.py [--seconds 60]
 
-The claim (docs/temperature.md): over all weights 1, t_1 .. t_m with 0 <= t_j <= e, the largest norm of the
-covariance of the normalised weights is max_k (k+1) e / (1 + k e)^2. Three attacks, none of which knows the
-formula: random weights of several shapes, ascent with projected gradients from random starts, and the
+The claim (docs/theorems.md, Theorem 1): over all weights 1, t_1 .. t_m with 0 <= t_j <= e, the largest norm
+of the covariance of the normalised weights is max_k (k+1) e / (1 + k e)^2. Three attacks, none of which knows
+the formula: random weights of several shapes, ascent with projected gradients from random starts, and the
 one-parameter family of the proof's last step on a fine grid. The ascent follows numpy's dense eigenvectors.
 What it finds is judged by the secular equation: numpy's eigenvalues are exact to about 1e-16, which is not
 enough where the norm itself is 1e-9. The two are compared on a sample of 512 keys.

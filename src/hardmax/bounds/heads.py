@@ -137,10 +137,8 @@ def vertex_maximum(
 
     Notes
     -----
-    Proven here by Euler characteristics for linear d <= 3 and affine d <= 2 (``docs/minkowski.md``); for
-    larger d the upper bound rests on Weibel (2012) and on Montufar, Ren and Zhang (2021), except where it is
-    the product of the :math:`N_h`, which needs no proof. That it is attained is checked exactly by
-    :func:`hardmax.geometry.parabolic_heads`.
+    A theorem of Montufar, Ren and Zhang (2021), after Weibel (2012); proven in every dimension in
+    ``docs/theorems.md``, Theorem 3. :func:`hardmax.geometry.parabolic_heads` attains it.
 
     Examples
     --------

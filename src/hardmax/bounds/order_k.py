@@ -1,40 +1,9 @@
 r"""How many cells a head that reads its k best keys can cut: the cells of order-k diagrams.
 
 Bounds hold for all keys. In general position there are most cells: each has an inner point, where k scores
-lie strictly above the others, and a small change of the keys keeps that.
-
-*Levels.* Put the N graphs :math:`t = a_j \cdot x + b_j` into one space more. A cell of order i is the shadow
-of one cell of this arrangement of hyperplanes, the one with exactly i graphs above it. So the cells of all
-orders from 0 to N together are the cells of the arrangement. Orders 0 and N have one each, and in general
-position every other order has at least d + 1, because the sums of i slopes span the space.
-
-*In the plane* linear scores ask for the i-sets of N points, the subsets of i points that a line cuts off.
-With :math:`e_i` of them, :math:`e_i = e_{N-i}`, :math:`\sum_{i=1}^{N-1} e_i = N(N-1)` in general position
-(each pair of points changes places twice while the direction turns once around), and for k < N/2
-
-.. math:: 3 \binom{k+1}{2} \le \sum_{i=1}^{k} e_i \le k N
-
-(Lovasz, Vesztergombi, Wagner and Welzl 2004; Alon and Gyori 1986). Affine scores on a line are the directions
-of one half of the plane.
-
-*In space.* Let :math:`n_i` be the number of points at which three graphs of affine scores on the plane meet
-below exactly i others. At such a point three cells of order i + 1 meet, and three of order i + 2. Cells are
-convex and corners have three edges, :math:`e_k` edges are unbounded, so Euler's formula gives
-
-.. math:: F_k = 1 + \tfrac12 (n_{k-1} + n_{k-2} + e_k) .
-
-Keep each key with probability p: of the points that are counted by :math:`n_i` a share of :math:`p^3 (1-p)^i`
-has its three keys and none above, and the upper envelope of r planes has at most 2 r corners. Hence (Clarkson
-and Shor 1989) :math:`\sum_{i \le m} n_i \le 2N / (p^2 (1-p)^m)`, and p = 2/(m + 2) is best. Linear scores in
-space have :math:`F_k = 2 + \tfrac12 (n_{k-1} + n_{k-2})` with the same bound.
-
-*Sites without weights in the plane* (order-k Voronoi diagrams; Lee 1982): in general position, no three sites
-on a line and no four on a circle,
-
-.. math:: F_k = (2k - 1) N - (k^2 - 1) - \sum_{i=1}^{k-1} e_i ,
-
-where :math:`e_i` counts the i-sets of the sites. It is largest where the sites have few small sets. Weights
-can hide sites, and then it is not true.
+lie strictly above the others, and a small change of the keys keeps that. The bounds come from arrangements of
+graphs, from k-sets in the plane and from a sample of the keys in space; they are proven, or cited where they
+are classical, in ``docs/theorems.md``, Theorem 6.
 """
 
 from __future__ import annotations

@@ -215,9 +215,7 @@ def _authority(scores: Heads) -> str:
     """Who says that no keys exceed the maximum."""
     if len(scores.winners) <= scores.top:
         return "attained, and no more than the sums of one key per head"
-    if scores.top <= 2:
-        return "attained, and an upper bound by Euler characteristics (docs/minkowski.md)"
-    return "attained, and an upper bound by Weibel (2012) and Montufar, Ren and Zhang (2021)"
+    return "attained, and an upper bound by Theorem 3 of docs/theorems.md"
 
 
 def _naive(n: int, heads: int, d: int, biased: bool) -> Bound:

@@ -47,7 +47,7 @@ _NUMBERS: dict[str, dict[str, int | None]] = {
 _WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "mlp": {},
     "transformer": dict.fromkeys(("biased", "attention_skip", "ffn_skip"), ("yes", "no")),
-    "sawtooth": {"variant": ("plain", "ffn_skip", "bias_free", "genuine")},
+    "sawtooth": {"variant": ("plain", "ffn_skip", "bias_free", "genuine", "narrow", "rounded")},
 }
 
 

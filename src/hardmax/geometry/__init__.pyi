@@ -7,6 +7,9 @@ from hardmax.geometry.diagrams.voronoi_views import VoronoiView as VoronoiView
 from hardmax.geometry.domains import Box as Box
 from hardmax.geometry.domains import Polytope as Polytope
 from hardmax.geometry.domains import WholeSpace as WholeSpace
+from hardmax.geometry.many_heads import SubsetCount as SubsetCount
+from hardmax.geometry.many_heads import expected_vertices as expected_vertices
+from hardmax.geometry.many_heads import vertices_from_subsets as vertices_from_subsets
 from hardmax.geometry.minkowski import MinkowskiVertices as MinkowskiVertices
 from hardmax.geometry.minkowski import minkowski_vertices as minkowski_vertices
 from hardmax.geometry.minkowski import parabolic_heads as parabolic_heads

@@ -19,7 +19,7 @@ decided in rationals.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -218,10 +218,7 @@ class MinkowskiVertices(Result):
         subsets = [subset for size in range(H + 1) for subset in combinations(range(H), size)]
         counts = {subset: len(_enumerate([families[h] for h in subset]).choices) for subset in subsets[1:-1]}
         counts |= {(): 1, subsets[-1]: self.count}
-        mixed = {
-            T: sum((-1) ** (len(T) - k) * counts[S] for k in range(len(T) + 1) for S in combinations(T, k))
-            for T in subsets
-        }
+        mixed = mixed_counts(counts)
         expected = {T: 0 if biased else (-1) ** (self.d + len(T)) for T in subsets if len(T) >= threshold}
         wrong = [T for T, value in expected.items() if mixed[T] != value]
         total = sum(expected.get(T, value) for T, value in mixed.items())
@@ -349,7 +346,7 @@ def minkowski_vertices(
     >>> pairs.count, pairs.winning_keys(0)[0].tolist(), pairs.winning_keys(1)[0].tolist()
     (6, [0, 1], [0, 2])
     """
-    sets, values = _checked(point_sets, biases)
+    sets, values = as_heads(point_sets, biases)
     given = _families(sets, values)
     d = given[0].d
     if d > _HIGHEST:
@@ -386,6 +383,20 @@ def minkowski_vertices(
         biases=None if values is None else tuple(family.source["biases"] for family in given),
         sets=winners,
     )
+
+
+def mixed_counts(counts: Mapping[tuple[int, ...], int]) -> dict[tuple[int, ...], int]:
+    r"""m(T) for every set T of heads, from the numbers of cells :math:`r(S) = \sum_{T \subseteq S} m(T)`.
+
+    The keys are sorted tuples of heads; with a set all its subsets must be there.
+
+    >>> mixed_counts({(): 1, (0,): 4, (1,): 4, (0, 1): 13})
+    {(): 1, (0,): 3, (1,): 3, (0, 1): 6}
+    """
+    return {
+        T: sum((-1) ** (len(T) - k) * counts[S] for k in range(len(T) + 1) for S in combinations(T, k))
+        for T in counts
+    }
 
 
 def parabolic_heads(
@@ -496,7 +507,8 @@ def _orders(k: Any, families: list[Scores]) -> list[int] | None:
     return None if all(order == 1 for order in orders) else orders
 
 
-def _checked(point_sets: Any, biases: Any) -> tuple[list[Any], list[Any] | None]:
+def as_heads(point_sets: Any, biases: Any) -> tuple[list[Any], list[Any] | None]:
+    """The arguments of :func:`minkowski_vertices` as lists, one entry per head."""
     sets = _sequence(point_sets, "point_sets")
     if not sets:
         raise InvalidInputError("point_sets must hold at least one head, but is empty.")

@@ -10,11 +10,15 @@ The paper has to be corrected in three places. Its count drops a factor :math:`2
 teeth has 2w pieces. Its scores need a bias, which its own definition of attention does not have: without one,
 a coordinate has to be spent on the constant 1 (``variant="bias_free"``). And its keys are chosen freely in
 every layer; a transformer whose context tokens pass through the same layers achieves the same with three more
-coordinates (``variant="genuine"``, :class:`SharedLayer`).
+coordinates (``variant="genuine"``, :class:`SharedLayer`), and with one (``variant="narrow"``).
+
+Softmax undoes most of these cells. A network that rounds what attention reads before it computes with it
+(``variant="rounded"``) keeps exponentially many of them at a fixed temperature.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,10 +33,10 @@ from hardmax.networks.blocks import Affine, Block, FeedForward
 from hardmax.networks.network import Network
 from hardmax.networks.random_networks import check_size
 
-Variant = Literal["plain", "ffn_skip", "bias_free", "genuine"]
+Variant = Literal["plain", "ffn_skip", "bias_free", "genuine", "narrow", "rounded"]
 Matrix = NDArray[np.object_]
 
-_VARIANTS = ("plain", "ffn_skip", "bias_free", "genuine")
+_VARIANTS = ("plain", "ffn_skip", "bias_free", "genuine", "narrow", "rounded")
 
 
 def sawtooth_network(d: int, n_tokens: int, teeth: int, depth: int, *, variant: Variant = "plain") -> Network:
@@ -48,7 +52,7 @@ def sawtooth_network(d: int, n_tokens: int, teeth: int, depth: int, *, variant: 
         Teeth of the sawtooth, w: the ReLU layer has :math:`2wd` units.
     depth : int
         Layers, L.
-    variant : {"plain", "ffn_skip", "bias_free", "genuine"}
+    variant : {"plain", "ffn_skip", "bias_free", "genuine", "narrow", "rounded"}
         ``"plain"``: the paper's block FFN(x + MHSA(x)), with affine scores.
         ``"ffn_skip"``: y + FFN(y) with y = x + MHSA(x), as transformers are built; as many units, as many
         regions.
@@ -57,6 +61,12 @@ def sawtooth_network(d: int, n_tokens: int, teeth: int, depth: int, *, variant: 
         regions.
         ``"genuine"``: hidden width d + 3; the N context tokens and the token itself pass through the same
         layers, without a bias anywhere. Equal to ``"plain"`` on :math:`[0, 1]^d`.
+        ``"narrow"``: the same with hidden width d + 1 and one context token more
+        (:func:`narrow_sawtooth`).
+        ``"rounded"``: hidden width 2d and two ReLU layers behind every attention, of which the first rounds
+        what attention read to whole numbers. Equal to ``"plain"`` on :math:`[0, 1]^d`, and at a temperature
+        up to :func:`rounding_temperature` equal to itself at temperature zero, wherever no layer reads a
+        point within 1/2wN of a wall.
 
     Returns
     -------
@@ -88,7 +98,12 @@ def sawtooth_network(d: int, n_tokens: int, teeth: int, depth: int, *, variant: 
         "variant": variant,
     }
     if variant == "genuine":
-        blocks = _genuine(d, n_tokens, teeth, depth)
+        blocks = _followed(*genuine_sawtooth(d, n_tokens, teeth), d, n_tokens, depth)
+    elif variant == "narrow":
+        sides = (Fraction(n_tokens), Fraction(2))  # it folds the cube [2, N + 2]^d
+        blocks = _followed(*narrow_sawtooth(d, n_tokens, teeth), d, n_tokens, depth, *sides)
+    elif variant == "rounded":
+        blocks = _rounded(d, n_tokens, teeth, depth)
     else:
         attention = _grid_attention(d, n_tokens, linear=variant == "bias_free")
         fold = _fold(d, n_tokens, teeth, skip=variant == "ffn_skip", constant=variant == "bias_free")
@@ -152,18 +167,31 @@ def _fold(d: int, n_tokens: int, teeth: int, *, skip: bool, constant: bool) -> F
     return FeedForward(w_in, b_in, w_out, b_out, skip=skip)
 
 
-def _genuine(d: int, n_tokens: int, teeth: int, depth: int) -> tuple[Block, ...]:
-    """The token that is followed, through layers whose keys come from the context as those layers left it."""
-    layer, tokens = genuine_sawtooth(d, n_tokens, teeth)
-    # x enters the last token; its other coordinates, and so its own key and value, do not depend on x
-    embedding = _zeros(d + 3, d)
-    embedding[:d] = np.array([[Fraction(int(i == j)) for j in range(d)] for i in range(d)], dtype=object)
-    readout = embedding.T.copy()
-    blocks: list[Block] = [Affine(embedding, tokens[-1])]
+def _followed(
+    layer: SharedLayer,
+    tokens: Matrix,
+    d: int,
+    n_tokens: int,
+    depth: int,
+    side: Fraction = Fraction(1),
+    low: Fraction = Fraction(0),
+) -> tuple[Block, ...]:
+    """The last token, through layers whose keys come from the context as those layers left it.
+
+    x enters it as ``low + side x``. The first N + 1 tokens offer keys. That is all of the genuine variant,
+    whose last token has a key and a value that do not depend on x; in the narrow one it is the context, and
+    the key of the last token never wins.
+    """
+    width = tokens.shape[1]
+    embedding, readout, start = _zeros(width, d), _zeros(d, width), tokens[-1].copy()
+    for i in range(d):
+        embedding[i, i], readout[i, i] = side, 1 / side
+        start[i] = low
+    blocks: list[Block] = [Affine(embedding, start)]
     for _ in range(depth):
-        blocks += [layer.attention(tokens), layer.feed_forward()]
+        blocks += [layer.attention(tokens[: n_tokens + 1]), layer.feed_forward()]
         tokens = layer(tokens)
-    return (*blocks, Affine(readout))
+    return (*blocks, Affine(readout, np.array([-low / side] * d, dtype=object)))
 
 
 def genuine_sawtooth(d: int, n_tokens: int, teeth: int) -> tuple[SharedLayer, Matrix]:
@@ -205,6 +233,107 @@ def genuine_sawtooth(d: int, n_tokens: int, teeth: int) -> tuple[SharedLayer, Ma
     tokens[-1, at_c] = tokens[-1, at_one] = Fraction(1)
     weights: tuple[Any, ...] = (w_q, w_k, w_v, w_o, w_in, w_out)
     return SharedLayer(*weights), tokens
+
+
+def narrow_sawtooth(d: int, n_tokens: int, teeth: int) -> tuple[SharedLayer, Matrix]:
+    r"""A layer of width d + 1 that folds :math:`[2, N + 2]^d`, and its N + 2 tokens; the last one moves.
+
+    A token is :math:`(u, c)`. The last one is :math:`(x, 1)`. Context token j is :math:`u = -p - p^2/2` in
+    every coordinate and :math:`c = -p^2/2`, with :math:`p = j + 3/2`. Head h has the query :math:`(u_h, c)`,
+    the key :math:`(c - u_h, c)` and the value :math:`u_h - c`: the last token gives context token j the score
+    :math:`x_h p - p^2/2` and reads :math:`-p`. One token more, :math:`u = c = -(N + 2)^2`, has the key
+    :math:`(0, c)` and the value 0; every token but the last attends to it, because their c is negative. So
+    attention leaves the context as it is. The ReLU layer folds u where c is positive, and is the identity on
+    the context.
+
+    >>> layer, tokens = narrow_sawtooth(1, n_tokens=3, teeth=1)
+    >>> tokens.shape, layer.w_in.shape
+    ((5, 2), (5, 2))
+    >>> bool((layer(tokens)[:-1] == tokens[:-1]).all())
+    True
+    """
+    width, last = d + 1, d
+    w_q, w_k = _zeros(d, 2, width), _zeros(d, 2, width)
+    w_v, w_o = _zeros(d, 1, width), _zeros(d, width, 1)
+    for h in range(d):
+        w_q[h, 0, h] = w_q[h, 1, last] = Fraction(1)
+        w_k[h, 0, h], w_k[h, 0, last], w_k[h, 1, last] = Fraction(-1), Fraction(1), Fraction(1)
+        w_v[h, 0, h], w_v[h, 0, last], w_o[h, h, 0] = Fraction(1), Fraction(-1), Fraction(1)
+    units = tooth_units(1, teeth)
+    n_units = d * (len(units) + 1) + 2
+    w_in, w_out = _zeros(n_units, width), _zeros(width, n_units)
+    above, below = n_units - 2, n_units - 1  # relu(c) and relu(-c)
+    for h in range(d):
+        first = h * (len(units) + 1)
+        for m, (slope, bias, out) in enumerate(units):
+            w_in[first + m, h], w_in[first + m, last], w_out[h, first + m] = slope, bias, n_tokens * out
+        w_in[first + len(units), h], w_in[first + len(units), last] = Fraction(-1), Fraction(-1, 2)
+        w_out[h, first + len(units)] = Fraction(-1)  # u = -relu(-u - c/2) + relu(-c)/2 on the context
+        w_out[h, below], w_out[h, above] = Fraction(1, 2), Fraction(2)
+    w_in[above, last] = w_out[last, above] = Fraction(1)
+    w_in[below, last] = w_out[last, below] = Fraction(-1)
+    tokens = _zeros(n_tokens + 2, width)
+    for j in range(n_tokens):
+        p = Fraction(2 * j + 5, 2)
+        tokens[j] = [-p - p**2 / 2] * d + [-(p**2) / 2]
+    tokens[n_tokens] = [Fraction(-((n_tokens + 2) ** 2))] * width
+    tokens[-1] = [Fraction(2)] * d + [Fraction(1)]
+    weights: tuple[Any, ...] = (w_q, w_k, w_v, w_o, w_in, w_out)
+    return SharedLayer(*weights), tokens
+
+
+def _rounded(d: int, n_tokens: int, teeth: int, depth: int) -> tuple[Block, ...]:
+    """Attention writes the number of the nearest point beside x, one layer rounds it, the next one folds."""
+    p = np.array(_sites(n_tokens), dtype=object)
+    scores, outputs = _zeros(d, n_tokens, 2 * d), _zeros(d, n_tokens, 2 * d)
+    for h in range(d):
+        scores[h, :, h], outputs[h, :, d + h] = p, np.array([Fraction(j) for j in range(n_tokens)])
+    attention = Attention(scores, np.tile(-(p**2) / 2, (d, 1)), outputs)
+    steps = 2 * (n_tokens - 1)
+    w_in, b_in = _zeros(d * (1 + steps), 2 * d), _zeros(d * (1 + steps))
+    w_out = _zeros(2 * d, d * (1 + steps))
+    for h in range(d):
+        first = h * (1 + steps)
+        w_in[first, h] = w_out[h, first] = Fraction(1)  # x is not negative
+        for k in range(steps):  # from k to k + 1 between k + 1/4 and k + 3/4
+            w_in[first + 1 + k, d + h], w_out[d + h, first + 1 + k] = Fraction(1), Fraction(2 * (-1) ** k)
+            b_in[first + 1 + k] = -Fraction(k // 2) - (Fraction(3, 4) if k % 2 else Fraction(1, 4))
+    rounding = FeedForward(w_in, b_in, w_out, None)
+    units = tooth_units(1, teeth)
+    w_in, b_in = _zeros(d * len(units), 2 * d), _zeros(d * len(units))
+    w_out = _zeros(2 * d, d * len(units))
+    for h in range(d):
+        for m, (_, bias, out) in enumerate(units):
+            u = h * len(units) + m
+            w_in[u, h], w_in[u, d + h], w_out[h, u] = Fraction(n_tokens), Fraction(-1), out
+            b_in[u] = bias - Fraction(1, 2)
+    embedding = np.concatenate([_identity(d), _zeros(d, d)])
+    fold = FeedForward(w_in, b_in, w_out, None)
+    return (Affine(embedding), *(attention, rounding, fold) * depth, Affine(embedding.T.copy()))
+
+
+def _identity(d: int) -> Matrix:
+    return np.array([[Fraction(int(i == j)) for j in range(d)] for i in range(d)], dtype=object)
+
+
+def rounding_temperature(n_tokens: int, teeth: int) -> float:
+    r"""Up to this temperature the rounded network of :func:`sawtooth_network` keeps the values of the pieces
+    that touch no wall: :math:`1 / (2 w N^2 \log(4 (N-1)^2))`, infinite for one key.
+
+    At a distance of :math:`1/2wN` from every wall the margin is at least :math:`1/2wN^2`, so the weights of
+    the other keys add up to at most :math:`1/4(N-1)`, and the number that attention reads is wrong by at
+    most 1/4, which is rounded away.
+
+    Examples
+    --------
+    >>> round(rounding_temperature(2, 2), 6)
+    0.045084
+    """
+    check_size(n_tokens, "n_tokens", 1)
+    check_size(teeth, "teeth", 1)
+    if n_tokens == 1:
+        return math.inf
+    return 1 / (2 * teeth * n_tokens**2 * math.log(4 * (n_tokens - 1) ** 2))
 
 
 @dataclass(frozen=True, eq=False)

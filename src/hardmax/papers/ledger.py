@@ -138,7 +138,7 @@ class Statement:
     correction : str
         What is true instead, where the statement fails.
     proof : str
-        Link to a written proof, relative to ``docs/``: ``"minkowski.md#why"``.
+        Link to a written proof, relative to ``docs/``: ``"theorems.md#theorem-3"``.
     unstated : str
         The hypothesis that must be added, for the verdict that names one.
     own : bool

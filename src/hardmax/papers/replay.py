@@ -1416,23 +1416,35 @@ def genuine_transformer(data):
     """A transformer of width d + 3 without biases, whose N + 1 tokens all pass through one layer: at a point
     per piece of the unit cube its last token ends where the network of Theorem V.7 ends, and it meets as many
     different keys and units as that network has cells."""
+    return followed_token(data, 1, 3, lambda v, n: v, lambda u, n: u)
+
+
+@rule("tropical.v7_genuine_d_plus_1", "shared_layer", PROVED)
+def narrow_transformer(data):
+    """The same of width d + 1 with N + 2 tokens; the cube is [2, N + 2]^d there."""
+    return followed_token(data, 2, 1, lambda v, n: 2 + n * v, lambda u, n: (u - 2) / n)
+
+
+def followed_token(data, more_tokens, more_width, into, back):
+    """The last token of a sequence, through layers that all tokens pass, at a point of every piece."""
     size, tokens, *weights = fields(data, "size tokens w_q w_k w_v w_o w_in w_out")
     d, n, w, depth = items(size, 4, 4)
-    ideal, pieces = sawtooth(d, n, w, depth), (2 * w * n) ** depth
-    context = shaped(tokens, n + 1, d + 3)
+    ideal, pieces, width = sawtooth(d, n, w, depth), (2 * w * n) ** depth, d + more_width
+    context = shaped(tokens, n + more_tokens, width)
     heads = list(zip(*([matrix(rows) for rows in items(each, d, d)] for each in weights[:4]), strict=True))
     w_in, w_out = matrix(weights[4]), matrix(weights[5])
-    require(len(w_in) <= 64 and len(w_out) == d + 3, "units that do not fit")
+    require(len(w_in) <= 64 and len(w_out) == width, "units that do not fit")
     signatures = set()
     for point in middles(d, pieces):
-        row, signature = [*context[:-1], [*point, *context[-1][d:]]], []
+        row, signature = [*context[:-1], [*(into(v, n) for v in point), *context[-1][d:]]], []
         for _ in range(depth):
             row, seen = shared_layer(heads, w_in, w_out, row)
             signature.append(seen)
         signatures.add(json.dumps(signature))
-        require(row[-1][:d] == passed(ideal, list(point))[3], "another value than the network's")
+        ends = [back(u, n) for u in row[-1][:d]]
+        require(ends == passed(ideal, list(point))[3], "another value than the network's")
     require(len(signatures) == pieces**d, "fewer signatures than cells")
-    return {"signatures": len(signatures), "width": d + 3}
+    return {"signatures": len(signatures), "width": width}
 
 
 @rule("tropical.rem_v8", "sign_vectors", FAILS)
@@ -2471,8 +2483,8 @@ STATEMENTS: dict[str, str] = {
     "tropical.fig3_caption": "80d4b177d519a70035b0da536bf62fb1f046409afbe456b7cf22ba65cdf846a3",
     "tropical.rem_iv5": "bb604fb1f9ea31f98457a5aef9cfdd6acefb27126be380bc27c88593d6ddf510",
     "tropical.mink_product_regime": "6ce9f7bcc0d36db35696cd962ab94ea19917f3ca4b2361d99c5cbf7f04163810",
-    "tropical.mink_max_linear": "3434f737c76f58a11edb1e9e89535260a1514f388672c027fbd8a55ea44846b7",
-    "tropical.mink_max_affine": "f0285ca2daa174659d354791a673d6bbdf3fb752def24b53bc0658686cd0b803",
+    "tropical.mink_max_linear": "f37c04a544f6f9fa13bbaa5767423414b72c10620beb05ecb83168e55b60c20f",
+    "tropical.mink_max_affine": "ec4f16d663f55e935706f166b19b41460a47d9e3ecde3f9694b87dd55cf1b373",
     "tropical.saturated_floor_d_half": "eda4c3f0fcad02ffbbafc679e89f95c9cb720e6f08fe4a3a981e37fb03728d6a",
     "tropical.fig4_216": "3404814ae54c8b73b6f080cc1f15a6257fcb8ed5a2d9dfcf820d35d9dd164331",
     "tropical.pow_512_8": "d075691104749cd55395f17dbcc1b6bebf1e74e81dd636d3a17f965863a36433",
@@ -2490,6 +2502,7 @@ STATEMENTS: dict[str, str] = {
     "tropical.v7_maps_distinct": "68b39012a91f3397cd26f5d5fefbbc6dbad47424ed93682210bacf9de45cc850",
     "tropical.v7_with_ffn_skip": "cfb835e22e749bca5729a0404a48a34f801ef916af338670373bd3d61ff3655a",
     "tropical.v7_genuine_d_plus_3": "2b16cd46babd5951f228d5f959ba9dd8bc1dc3921edee9627128f6e7a2686a6e",
+    "tropical.v7_genuine_d_plus_1": "8f62ab580bb29badc2506577b8ecc82090f0c2b045b9c9d6e4f36950a88049b5",
     "tropical.rem_v8": "5281199f73e33058a08b7ddb63fe72b3bd8902cb795bfee5db6fc05eb2019f60",
     "tropical.theta_exponent": "6fdad4f3697eee89d5dee73408130ff2fed80f4288610a56d3ebdfe745c31df4",
     "tropical.v9_gap": "ffd884dffc8bfc6ca8c514c7df23bca662bfab05408c17dba092d0d07e631214",

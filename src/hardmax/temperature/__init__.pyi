@@ -2,6 +2,7 @@ from hardmax.temperature.bands import TransitionBand as TransitionBand
 from hardmax.temperature.bands import margin_needed as margin_needed
 from hardmax.temperature.bands import transition_band as transition_band
 from hardmax.temperature.cell_survival import CellSurvival as CellSurvival
+from hardmax.temperature.cell_survival import clear_signatures_bound as clear_signatures_bound
 from hardmax.temperature.cell_survival import surviving_cells as surviving_cells
 from hardmax.temperature.certified import CertifiedTemperature as CertifiedTemperature
 from hardmax.temperature.certified import certified_temperature as certified_temperature

@@ -5,16 +5,22 @@ that ends: the next layer sees the soft output instead of the winner's value, an
 may differ. P1 Remark VI.3 calls the cells persistent on the strength of a theorem about one log-sum-exp. Here
 the question is put to the network: the soft signature of a point, read off along the forward pass at
 temperature :math:`\tau`, is compared with the hard one.
+
+How many soft signatures there are depends on how far layers carry points apart. Where they do not,
+:func:`clear_signatures_bound` limits those with a margin at every depth; where they do, nothing limits them
+(``docs/theorems.md``, Theorems 9 and 10).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
 from hardmax.networks.block import points_of
 from hardmax.networks.network import Network
@@ -142,6 +148,45 @@ def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float)
         share_kept_by_block=(kept | (change > blocks[:, None])).mean(axis=1),
         output_error=np.linalg.norm(network(table, tau) - network(table), axis=1),
     )
+
+
+def clear_signatures_bound(d: int, *, side: float, margin: float, slope: float, growth: float = 1.0) -> int:
+    r"""How many signatures with a margin a network can have on a cube, whatever its depth.
+
+    Let the map from the input to the input of every block be Lipschitz with constant ``growth``, at the
+    temperature in question. Call a point *clear* if in every block the winner of each head leads by at least
+    ``margin`` and every ReLU unit reads at least ``margin`` in absolute value. Two clear points with
+    different signatures are at least :math:`r = 2\,\mathrm{margin} / (\mathrm{slope} \cdot \mathrm{growth})`
+    apart, so there are at most :math:`(\lfloor \sqrt d\, \mathrm{side} / r \rfloor + 1)^d` signatures of
+    clear points.
+
+    Parameters
+    ----------
+    d : int
+        Dimension of the input.
+    side : float
+        Of a cube that holds the inputs.
+    margin : float
+        Positive.
+    slope : float
+        The largest distance of two keys of a head (gradients of its scores), or norm of the weights of a
+        unit.
+    growth : float
+        The Lipschitz constant. A softmax head without skip connection has at most :math:`D_k D_v / 4\tau`,
+        with one :math:`1 + D_k D_v / 4\tau`, where :math:`D_k` and :math:`D_v` are the diameters of its keys
+        and outputs.
+
+    Examples
+    --------
+    >>> clear_signatures_bound(2, side=1.0, margin=0.1, slope=1.0)
+    64
+    """
+    d = positive("d", d)
+    for name, value in (("side", side), ("margin", margin), ("slope", slope), ("growth", growth)):
+        if not (0 < value < np.inf):
+            raise InvalidInputError(f"{name} must be a positive finite number, but was {value}.")
+    per_axis: int = math.floor(math.sqrt(d) * side * slope * growth / (2 * margin)) + 1
+    return int(per_axis**d)
 
 
 def _first_change(network: Network, hard: Signature, soft: Signature) -> NDArray[np.int64]:

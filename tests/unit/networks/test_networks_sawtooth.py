@@ -8,8 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+import hardmax as hm
 from hardmax import errors
-from hardmax.networks.constructions import genuine_sawtooth, sawtooth_network
+from hardmax.networks.constructions import (
+    genuine_sawtooth,
+    narrow_sawtooth,
+    rounding_temperature,
+    sawtooth_network,
+)
 
 HALF = Fraction(1, 2)
 
@@ -44,7 +50,7 @@ def points(d, pieces, count=150):
 
 
 @pytest.mark.parametrize(("d", "n_tokens", "teeth", "depth"), SIZES)
-@pytest.mark.parametrize("variant", ["plain", "ffn_skip", "genuine"])
+@pytest.mark.parametrize("variant", ["plain", "ffn_skip", "genuine", "narrow", "rounded"])
 def test_the_network_is_the_sawtooth(d, n_tokens, teeth, depth, variant):
     net = sawtooth_network(d, n_tokens, teeth, depth, variant=variant)
     assert (net.d, net.d_out) == (d, d)
@@ -62,7 +68,7 @@ def test_the_bias_free_network_is_the_sawtooth_on_the_slice(d, n_tokens, teeth, 
         assert net.exact_value([*point, 1]) == (*sawtooth(point, n_tokens, teeth, depth), 1)
 
 
-@pytest.mark.parametrize("variant", ["plain", "ffn_skip", "genuine"])
+@pytest.mark.parametrize("variant", ["plain", "ffn_skip", "genuine", "narrow", "rounded"])
 @pytest.mark.parametrize(
     ("d", "n_tokens", "teeth", "depth"), [(1, 3, 2, 2), (2, 2, 1, 1), (2, 3, 2, 1), (1, 2, 1, 3)]
 )
@@ -114,6 +120,80 @@ def test_the_genuine_transformer_is_a_full_forward_pass(d, n_tokens, teeth, dept
         assert tuple(tokens[-1][:d]) == net.exact_value(x)
         if all(v.denominator > n_tokens for v in x):  # off the walls of the first layer
             assert tuple(tokens[-1][:d]) == ideal.exact_value(x)
+
+
+@pytest.mark.parametrize(
+    ("d", "n_tokens", "teeth", "depth"),
+    [(1, 1, 1, 2), (1, 3, 2, 3), (2, 3, 1, 2), (2, 2, 3, 2), (3, 2, 1, 2)],
+)
+def test_the_narrow_transformer_is_a_full_forward_pass(d, n_tokens, teeth, depth):
+    """Width d + 1: the moving token has a key of its own here; the context stays as it is all the same."""
+    layer, start = narrow_sawtooth(d, n_tokens, teeth)
+    net = sawtooth_network(d, n_tokens, teeth, depth, variant="narrow")
+    assert start.shape == (n_tokens + 2, d + 1)
+    assert max(block.d_in for block in net.blocks[1:]) == d + 1
+    assert layer.w_in.shape == (d * (2 * teeth + 1) + 2, d + 1)
+    rng = np.random.default_rng(0)
+    ends = [Fraction(0), Fraction(1)]
+    for k in range(8):
+        x = (
+            [ends[k] for _ in range(d)]
+            if k < 2
+            else [Fraction(int(v), 1009) for v in rng.integers(0, 1010, d)]
+        )
+        tokens = [list(token) for token in start]
+        tokens[-1][:d] = [2 + n_tokens * v for v in x]
+        for _ in range(depth):
+            tokens = full_layer(layer, tokens)
+            assert tokens[:-1] == [list(token) for token in start[:-1]]
+        found = tuple((v - 2) / n_tokens for v in tokens[-1][:d])
+        assert found == net.exact_value(x) == sawtooth(x, n_tokens, teeth, depth)
+
+
+@pytest.mark.parametrize(
+    ("d", "n_tokens", "teeth", "depth"),
+    [
+        (1, 2, 1, 4),
+        (1, 3, 2, 2),
+        (1, 5, 1, 2),
+        (1, 7, 3, 1),
+        (2, 2, 1, 2),
+        (2, 3, 2, 1),
+        (2, 4, 1, 1),
+        (2, 5, 1, 1),
+    ],
+)
+def test_the_narrow_transformer_has_all_regions(d, n_tokens, teeth, depth):
+    net = sawtooth_network(d, n_tokens, teeth, depth, variant="narrow")
+    count = hm.count_regions(net, hm.Box.cube(d, 0, 1))
+    assert count.complete
+    assert count.exact
+    assert count.n_regions == count.n_cells == (2 * teeth * n_tokens) ** (d * depth)
+
+
+@pytest.mark.parametrize(
+    ("d", "n_tokens", "teeth", "depth"), [(1, 2, 2, 3), (1, 4, 2, 2), (2, 2, 2, 1), (1, 1, 1, 3)]
+)
+def test_the_rounded_network_keeps_its_values_at_a_temperature(d, n_tokens, teeth, depth):
+    """All pieces none of whose layers touches a wall between two keys survive, with the same output."""
+    net = sawtooth_network(d, n_tokens, teeth, depth, variant="rounded")
+    pieces = 2 * teeth * n_tokens
+    centres = np.array(list(product(middles(pieces**depth), repeat=d)), dtype=float)
+    safe = np.ones(len(centres), dtype=bool)
+    x = centres.copy()
+    for _ in range(depth):
+        branch = np.floor(x * pieces).astype(int)
+        wall = np.isin(branch % (2 * teeth), [0, 2 * teeth - 1]) & (branch > 0) & (branch < pieces - 1)
+        safe &= ~(wall & (n_tokens > 1)).any(axis=1)
+        x = np.where(branch % 2 == 0, pieces * x - branch, branch + 1 - pieces * x)
+    assert safe.sum() == (pieces - 2 * (n_tokens - 1)) ** (d * depth)
+    temperature = min(rounding_temperature(n_tokens, teeth), 1.0)
+    found = hm.temperature.surviving_cells(net, centres, temperature)
+    assert found.kept[safe].all()
+    assert found.output_error[safe].max() < 1e-9
+    assert hm.temperature.surviving_cells(net, centres, temperature / 2).kept[safe].all()
+    if n_tokens > 1:  # far above it the same pieces are lost
+        assert not hm.temperature.surviving_cells(net, centres, 50 * temperature).kept[safe].all()
 
 
 def full_layer(layer, tokens):

@@ -194,6 +194,11 @@ FORGERIES = {
     "a negative size": data("tropical.v7_maps_distinct", size=[2, -2, 1, 2]),
     "an incomplete transformer": data("tropical.v7_genuine_d_plus_3", "tokens", lambda rows: rows[:-1]),
     "other weights of the transformer": data("tropical.v7_genuine_d_plus_3", "w_q", 0, 0, 0, 5),
+    "a narrow transformer without its sink": data("tropical.v7_genuine_d_plus_1", "tokens", lambda t: t[1:]),
+    "other weights of the narrow one": data("tropical.v7_genuine_d_plus_1", "w_k", 0, 0, 0, 5),
+    "the wide transformer as the narrow one": relabelled(
+        "tropical.v7_genuine_d_plus_3", "tropical.v7_genuine_d_plus_1"
+    ),
     "sizes that do not grow": data("infoflow.t3.o", sizes=[16, 16, 16, 16]),
     "a tuple on both lists": lambda r: {
         **r["tropical.fig6b_interior_explanation"],

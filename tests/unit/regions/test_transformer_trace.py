@@ -12,7 +12,7 @@ import hardmax as hm
 from hardmax import storage
 from hardmax.errors import FileFormatError, InvalidInputError
 from hardmax.flow.theorems.depth_separation import _most_opposite
-from hardmax.networks.constructions import genuine_sawtooth
+from hardmax.networks.constructions import genuine_sawtooth, narrow_sawtooth
 from hardmax.regions.sequences.stages import spectral_bound
 
 
@@ -251,6 +251,22 @@ def test_the_genuine_sawtooth_with_keys_that_move(n_tokens, teeth, depth):
     assert np.array_equal(own[1], expected.signatures.relu)
     for i in range(trace.n_pieces - 1):
         assert trace.exact_breakpoint(i) == expected.exact_breakpoint(i)
+
+
+@pytest.mark.parametrize(("n_tokens", "teeth", "depth"), [(2, 1, 2), (3, 2, 2), (2, 1, 3)])
+def test_the_narrow_sawtooth_with_keys_that_move(n_tokens, teeth, depth):
+    """Width 2 for one coordinate: the moving token's own key is quadratic in it, and never wins."""
+    layer, tokens = narrow_sawtooth(1, n_tokens, teeth)
+    attention = hm.SelfAttention(layer.w_q, layer.w_k, layer.w_v, layer.w_o)
+    moving = n_tokens + 1
+    transformer = hm.Transformer([attention, layer.feed_forward()] * depth, [moving])
+    end = tokens.copy()
+    end[-1, 0] = Fraction(n_tokens + 2)
+    trace = hm.trace_segment(transformer, tokens, end)
+    assert trace.n_pieces == (2 * teeth * n_tokens) ** depth
+    assert (trace.routings[:, :, moving] < n_tokens).all()
+    # all others read the token with value 0; what they read in the last layer is asked by nobody
+    assert (trace.routings[:, :-1, :moving] == n_tokens).all()
 
 
 def test_the_first_layer_of_the_depth_separation():

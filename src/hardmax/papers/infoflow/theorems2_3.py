@@ -59,7 +59,7 @@ _BOUNDED = [(16, 2, 2, 1e-4), (64, 2, 6, 1e-4), (64, 2, 6, 1e-5), (64, 32, 6, 1e
     hypotheses="2 <= k < T, weights at most 1, rho non-decreasing, epsilon to 0",
     computation="the three printed exponents as fractions",
     correction="three exponents are printed; the one of the proof is the largest and implies the others",
-    proof="constructions.md#only-the-maximum-is-cheap",
+    proof="theorems.md#theorem-5",
 )
 def _t2_exponents(effort: Effort) -> Finding:
     return _exponents(_CASES)
@@ -89,7 +89,7 @@ def _exponents(cases: Sequence[tuple[int, int, int]]) -> Finding:
     "for any attention map two sequences collide although their k-th largest values differ by 4 epsilon",
     hypotheses="rho non-decreasing, epsilon < 1/(64 m)",
     computation="search over all grid sequences, T = 7, k = 2, n = 1",
-    proof="constructions.md#only-the-maximum-is-cheap",
+    proof="theorems.md#theorem-5",
 )
 def _t2_pair(effort: Effort) -> Finding:
     rng = np.random.default_rng(0)
@@ -145,7 +145,7 @@ def _random_pair(rng: np.random.Generator, epsilon: float) -> CollidingPair:
     "the width of the block behind the attention is bounded below explicitly",
     hypotheses="weights at most 1, epsilon < 1/(64 m)",
     computation="closed form against the chain of inequalities",
-    proof="constructions.md#only-the-maximum-is-cheap",
+    proof="theorems.md#theorem-5",
 )
 def _t2_bound(effort: Effort) -> Finding:
     found = [retrieval_width_bound(*case) for case in _BOUNDED]
@@ -419,7 +419,7 @@ def _tanh_lp(effort: Effort) -> Finding:
     computation="antipodal pairs on the boundary of the cube",
     correction="no such encoder exists for epsilon < 1/2; with the mean error in place of the largest the "
     "bound is true",
-    proof="constructions.md#no-code-in-the-maximum-norm",
+    proof="theorems.md#theorem-4",
 )
 def _supnorm(effort: Effort) -> Finding:
     w_in = [[1, Fraction(1, 2)], [Fraction(-1, 3), 1], [Fraction(3, 4), Fraction(-2, 3)]]
@@ -499,7 +499,7 @@ def _has_few_units(code: Any, m: int, n: int) -> bool:
     computation="linear programs, and a bound from analyticity",
     correction="the cost law is no upper bound when weights are bounded: decoding m = 2 numbers from n = 1 "
     "costs exp(c/epsilon)",
-    proof="constructions.md#bounded-weights",
+    proof="theorems.md#theorem-5",
 )
 def _bounded(effort: Effort) -> Finding:
     last = 5 if effort is Effort.QUICK else 6
@@ -526,7 +526,7 @@ def _above(widths: Sequence[float], bounds: Sequence[float]) -> bool:
     computation="networks of every size that meet the hypothesis",
     correction="Omega instead of O, and the mean error instead of the largest: width at least 2 epsilon "
     "(2^(-1/n) (6 epsilon)^(-m/n) - 1) / n with weights at most 1",
-    proof="constructions.md#a-lower-bound-in-the-mean",
+    proof="theorems.md#theorem-5",
 )
 def _big_o(effort: Effort) -> Finding:
     sizes = [1, 4, 16, 64]

@@ -17,7 +17,7 @@ from hardmax.bounds import region_bounds, vertex_maximum, zaslavsky
 from hardmax.geometry.domains import Box
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import FeedForward
-from hardmax.networks.constructions import Variant, genuine_sawtooth, sawtooth_network
+from hardmax.networks.constructions import Variant, genuine_sawtooth, narrow_sawtooth, sawtooth_network
 from hardmax.networks.network import Network
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
 from hardmax.papers.recipes import Option, Outcome, Settings, recipe, stated
@@ -336,6 +336,39 @@ def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
     )
 
 
+@claim("tropical.v7_genuine_d_plus_1", "Theorem V.7, as transformers are built", Verdict.PROVED).states(
+    "Self-attention without biases, in which all tokens pass through the same layers, has (2wN)^(dL) linear "
+    "regions with d_model = d + 1.",
+    own=True,
+    hypotheses="N context tokens, one with value 0, and the moving one; d heads of width 2, d (2w + 1) + 2 "
+    "units",
+    computation="exact enumeration, and a pass over the whole sequence in fractions",
+    proof="theorems.md#theorem-7",
+)
+def _v7_genuine_d_plus_1(effort: Effort) -> Finding:
+    size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
+    d, n, w, depth = size
+    found = n_regions(*size, "narrow")
+    narrow, plain = sawtooth_network(*size, variant="narrow"), sawtooth_network(*size)
+    pieces = (2 * w * n) ** depth
+    points = _middles(d, pieces)
+    equal = all(narrow.exact_value(point) == plain.exact_value(point) for point in points)
+    layer, tokens = narrow_sawtooth(d, n, w)
+    still = bool((layer(tokens)[:-1] == tokens[:-1]).all())
+    weights = {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
+    return holding(
+        found == pieces**d and equal and still and tokens.shape == (n + 2, d + 1),
+        f"(d,N,w,L) = {size}: {found} regions, equal to the ideal map at {len(points)} points; tokens of "
+        f"width {tokens.shape[1]}, every token updated by the same layers, no bias",
+        {"regions": found, "points": len(points), "width": int(tokens.shape[1])},
+        Certificate(
+            "shared_layer",
+            {**weights, "tokens": tokens, "size": list(size)},
+            {"signatures": pieces**d, "width": d + 1},
+        ),
+    )
+
+
 def n_maps(cells: RegionSet) -> int:
     """How many different affine maps the cells carry; their entries are whole numbers here."""
     maps = np.concatenate([cells.linear.reshape(cells.n_cells, -1), cells.offset], axis=1)
@@ -526,7 +559,7 @@ def _exponent(heads: int, d: int, *, biased: bool) -> float:
     "the construction",
     correction="N^(min(H, d) L) with affine scores and N^(min(H, d-1) L) with linear ones, free keys in both "
     "cases (tropical.theta_exponent_linear).",
-    proof="proofs.md#growth-in-the-number-of-tokens",
+    proof="theorems.md#theorem-2",
 )
 def _theta_exponent(effort: Effort) -> Finding:
     slopes = {(h, d): _exponent(h, d, biased=True) for d in (1, 2, 3) for h in (1, 2, 3, 5)}
@@ -556,7 +589,7 @@ def _theta_exponent(effort: Effort) -> Finding:
     own=True,
     hypotheses="d >= 2, H, d_ff, L fixed, d_ff >= 2(d - 1), biases in the ReLU layers",
     computation="growth of the largest number of cells, and regions of the construction on a slice",
-    proof="proofs.md#growth-in-the-number-of-tokens",
+    proof="theorems.md#theorem-2",
 )
 def _theta_exponent_linear(effort: Effort) -> Finding:
     slopes = {(h, d): _exponent(h, d, biased=False) for d in (2, 3, 4) for h in (1, 2, 3, 5)}
@@ -579,7 +612,7 @@ def _theta_exponent_linear(effort: Effort) -> Finding:
     computation="upper over lower bound, the power of N removed, for growing depth",
     correction="It is (R(d_ff, d) / (2w)^d)^L, where w = floor(d_ff / (2d)) and R(n, d) is the sum of C(n, "
     "j) over j <= d: it depends on d_ff, and exponentially on L.",
-    proof="proofs.md#growth-in-the-number-of-tokens",
+    proof="theorems.md#theorem-2",
 )
 def _v9_gap(effort: Effort) -> Finding:
     d, d_ff, depths = 2, 8, [1, 4, 16]

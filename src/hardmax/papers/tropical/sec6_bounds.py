@@ -192,7 +192,7 @@ def _lse_hess_fixed(effort: Effort) -> Finding:
     own=True,
     hypotheses=MARGIN,
     computation="k rivals at the margin and one in between, and random rivals, N up to 512",
-    proof="temperature.md#the-least-upper-bound-on-the-hessian",
+    proof="theorems.md#theorem-1",
 )
 def _lse_hess_sharp(effort: Effort) -> Finding:
     """The family of the proof's last step, k rivals at the margin and one between, and random rivals."""

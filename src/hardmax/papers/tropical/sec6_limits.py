@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
 from hardmax.geometry.domains import Box
 from hardmax.networks.attention import Attention
-from hardmax.networks.constructions import sawtooth_network
+from hardmax.networks.constructions import rounding_temperature, sawtooth_network
 from hardmax.networks.network import Network
 from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, failing, holding, within
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated
@@ -163,6 +163,36 @@ def _finite_tau_depth(effort: Effort) -> Finding:
             {"cells": cells},
             {"cells": len(cells), "kept": 0},
         ),
+    )
+
+
+@claim("tropical.survival_at_every_depth", "Remark VI.3, at every depth", Verdict.PROVED).states(
+    "At a fixed temperature, (2N(w-1)+2)^(dL) cells of a network with L equal layers keep their signature "
+    "and their value: no bound on surviving cells is free of the depth.",
+    own=True,
+    hypotheses="temperature at most 1 / (2 w N^2 log(4 (N-1)^2)), scores of attention between -1/2 and 1; "
+    "two ReLU layers behind each attention",
+    computation="hard and soft signatures at the middle of every piece, for growing depth",
+    proof="theorems.md#theorem-10",
+)
+def _survival_at_every_depth(effort: Effort) -> Finding:
+    n, w = 2, 2
+    temperature = rounding_temperature(n, w)
+    pieces, safe = 2 * w * n, 2 * n * (w - 1) + 2
+    depths = range(1, 4 if effort is Effort.QUICK else 6)
+    kept, plain = [], []
+    for depth in depths:
+        middles = (2 * np.arange(pieces**depth)[:, None] + 1) / (2 * pieces**depth)
+        rounded = surviving_cells(sawtooth_network(1, n, w, depth, variant="rounded"), middles, temperature)
+        exact = rounded.kept & (rounded.output_error < 1e-9)
+        kept.append(int(exact.sum()))
+        plain.append(surviving_cells(sawtooth_network(1, n, w, depth), middles, temperature).n_surviving)
+    return holding(
+        all(count >= safe**depth for count, depth in zip(kept, depths, strict=True)),
+        f"d=1, N={n}, w={w}, temperature {temperature:.4f}: {', '.join(map(str, kept))} cells keep signature "
+        f"and value at depth {depths[0]} to {depths[-1]}, at least {safe}^L; without rounding "
+        f"{', '.join(map(str, plain))}",
+        {"kept": kept, "without_rounding": plain, "temperature": temperature},
     )
 
 
