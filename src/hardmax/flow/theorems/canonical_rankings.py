@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations, product
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ class ColouredInput:
         >>> ColouredInput((0, 1), (1, 0, 0)).n_tokens
         3
         """
-        return (1 + round((1 + 8 * len(self.colours)) ** 0.5)) // 2
+        return (1 + isqrt(1 + 8 * len(self.colours))) // 2
 
     def table(self) -> dict[tuple[int, int], int]:
         """The colour of every pair of places, in both orders."""
@@ -149,7 +150,7 @@ class CanonicalRules:
 
 
 def refuted(clauses: Iterable[Clause], steps: Sequence[Clause]) -> bool:
-    """Whether every step follows from the clauses and the steps before it by unit propagation, the last empty.
+    """Whether every step follows from what stands before it by unit propagation, and the last is empty.
 
     Examples
     --------
