@@ -45,7 +45,7 @@ def most_cells_mlp(width: int) -> Network:
 
     The first layer is x, y and x + y - 1. Unit k of the second has the weights
     :math:`(2 + t + t^2, 2 - t + t^2, -5 + 3t)` and the bias -1, with :math:`t = k / 20n`; the last but one
-    has the opposite signs, so that (for n = 3, ..., 6, as counted) all cells are linear regions.
+    has the opposite signs, so that (for n = 3, ..., 8, as counted) all cells are linear regions.
 
     Examples
     --------
