@@ -95,6 +95,9 @@ sweep-structured: $(VENV)/has-test ## the same for networks in which ties are th
 sweep-extreme: $(VENV)/has-test ## the same for numbers from 5e-324 to 1e308: 2,000 networks (about five minutes)
 	@$(RUN) tests/scripts/extreme_sweep.py --count 2000
 
+extremal: $(VENV)/has-test ## count the networks with the most cells again, replay the refutations, write docs/results/extremal.md (about two minutes)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) tests/scripts/extremal.py
+
 fuzz: $(VENV)/has-test ## change files in every way, 20,000 of each kind: refused, or read as what they say (hours, resumable)
 	@$(RUN) tests/scripts/fuzz_files.py
 

@@ -3,7 +3,7 @@ r"""Cells of hyperplane arrangements and of ReLU networks (P1 Definition III.2 a
 The count for one arrangement is Zaslavsky's. For a ReLU network P1 multiplies the cells of the layers. That
 cannot be attained: where few units of a layer are on, the image is flat, and the next layer cuts a flat image
 into fewer pieces (Serra et al. 2018). For two layers of three units in the plane the product is 49, the count
-with ranks is 40, and the most that was ever found is 34.
+with ranks is 40, and the maximum is 34 (docs/theorems-extremal.md, Theorem 11).
 """
 
 from __future__ import annotations
@@ -88,12 +88,13 @@ def mlp_bounds(widths: Sequence[int]) -> RegionBounds:
     Returns
     -------
     RegionBounds
-        ``product``, ``rank_aware`` and, where a network is stored, ``best_found``.
+        ``product``, ``rank_aware``, for three units in the plane and then n the maximum ``three_lines``, and,
+        where a network is stored, ``best_found``.
 
     Examples
     --------
     >>> [(bound.name, bound.value) for bound in mlp_bounds([2, 3, 3])]
-    [('product', 49), ('rank_aware', 40), ('best_found', 34)]
+    [('product', 49), ('rank_aware', 40), ('three_lines', 34), ('best_found', 34)]
     """
     widths = whole_numbers("widths", widths)
     if len(widths) < 2:
@@ -124,6 +125,10 @@ def mlp_bounds(widths: Sequence[int]) -> RegionBounds:
             hypotheses,
         ),
     ]
+    if widths[:2] == (2, 3) and len(widths) == 3:
+        n = widths[2]
+        formula = "7 + 6 n + 3 C(n, 2)"
+        bounds.append(Bound("three_lines", Side.MAXIMUM, 7 + 6 * n + 3 * comb(n, 2), formula, hypotheses))
     if best is not None:
         found = "the stored network, in the whole plane"
         bounds.append(Bound("best_found", Side.FOUND, best, "counted exactly", found))

@@ -164,7 +164,7 @@ class RegionBounds(Result):
     >>> found.lower.value, found.upper.value
     (262144, 5451776)
     >>> hm.bounds.mlp_bounds([2, 3, 3])
-    <RegionBounds: between 34 and 40 cells for widths=[2, 3, 3]>
+    <RegionBounds: at most, and attained, 34 cells for widths=[2, 3, 3]>
     >>> found["multi_head_affine"].value, found["feed_forward"].value
     (16, 11)
     """
@@ -230,6 +230,8 @@ class RegionBounds(Result):
         sizes = ", ".join(f"{name}={value}" for name, value in self.question.items() if value is not None)
         known = [bound.text for bound in self._lower[-1:] if bound.base is not None]
         between = f"between {known[0]} and" if known else "at most"
+        if known == [self.upper.text]:
+            between = "at most, and attained,"
         return f"{between} {self.upper.text} cells for {sizes}"
 
     def _table(self) -> dict[str, Any]:

@@ -208,8 +208,8 @@ def test_the_printed_bound_on_a_relu_layer_needs_enough_units(d_ff, d):
 
 def test_example_iii3():
     found = hm.bounds.mlp_bounds([2, 3, 3])
-    assert [bound.value for bound in found] == [49, 40, 34]
-    assert [bound.side for bound in found] == [Side.UPPER, Side.UPPER, Side.FOUND]
+    assert [bound.value for bound in found] == [49, 40, 34, 34]
+    assert [bound.side for bound in found] == [Side.UPPER, Side.UPPER, Side.MAXIMUM, Side.FOUND]
     assert found.false_forms[0].place == "Example III.3"
     for arithmetic in ("certified", "exact"):
         count = hm.count_cells(best_found_mlp((2, 3, 3)), hm.WholeSpace(2), arithmetic=arithmetic)

@@ -71,7 +71,7 @@ def test_restrictions_of_the_keys():
 
 
 def test_relu_networks_and_budgets(tmp_path):
-    assert [bound["value"] for bound in answer("--mlp", "2,3,3")["bounds"]] == [49, 40, 34]
+    assert [bound["value"] for bound in answer("--mlp", "2,3,3")["bounds"]] == [49, 40, 34, 34]
     budget = ["--budget", "--n-tokens", "512", "--d-model", "512", "--heads", "1,8"]
     described = answer(*budget)
     assert [int(value, 16) for value in described["hex"]] == [512, 2**72]

@@ -3,8 +3,8 @@
 The caption of figure 2 gives 7 x 7 = 49 as a maximum. A cell of the first layer on which k units are on has
 an image of dimension min(k, 2), which three planes cut into at most 1, 4 or 7 pieces; at most three patterns
 of one unit and four of two or more occur, so there are never more than 40 cells
-(:func:`hardmax.bounds.mlp_bounds`). The network drawn has 34, the most that searching has found, in
-integers.
+(:func:`hardmax.bounds.mlp_bounds`). The network drawn has 34, in integers, and more is not possible
+(docs/theorems-extremal.md, Theorem 11).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ MANY_CELLS = (
     hypotheses="d = 2, three units per layer",
     computation="a bound that knows the rank of every cell's map, and an integer network with 34 cells, "
     "whose regions are counted",
-    correction="49 is an upper bound that is never reached: there are at most 40 cells, so at most 40 "
-    "regions; a network with 34 cells, all of them regions, is known (the one that is drawn has 34 cells and "
-    "29 regions).",
+    correction="49 is an upper bound that is never reached: ranks alone allow at most 40 cells, so at most "
+    "40 regions, and the maximum of both is 34 (theorems-extremal.md): a network with 34 cells, all of them "
+    "regions, is stored (the one that is drawn has 34 cells and 29 regions).",
     proof="proofs.md#two-layers-of-three-units",
 )
 def _ex_iii3_49(effort: Effort) -> Finding:
@@ -295,7 +295,7 @@ def _run_example_iii3(settings: Settings) -> Outcome:
             ),
         ),
         notes=(
-            "Cells on which the same map goes on are one region. The true maximum lies between 34 and 40. "
+            "Cells on which the same map goes on are one region. The maximum is 34 (Theorem 11). "
             "The search (tests/scripts/mlp_search.py) tried twenty million networks, all four ways of "
             "orienting three lines.",
         ),
