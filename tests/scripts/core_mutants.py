@@ -1,0 +1,412 @@
+"""Wrong cores against the tests that must notice: `python tests/scripts/core_mutants.py`.
+
+A mutant is one change in one function of the core on which all exact counts rest: the entry into layers and
+its error bounds, the ladder of floats, double-doubles and primes, the proofs that a number is zero, the
+certificates of linear programs, and the merging of cells into regions. Some are written by hand (a prime too
+few, a bound halved); the others are drawn from all comparisons, sums, products, constants and conditions of
+the functions named in ``CORE``, with a seed.
+
+Each is applied to a copy of the sources, and tests that are part of `make test` run against that copy until
+one fails. The same tests first run against a copy in which the file has one more comment: so kernels are
+compiled there too, and the time is one to compare with. A mutant that takes five times as long, and a minute
+more, is stopped and counts as caught, by the limit: a proof that accepts too much can send an engine in
+circles.
+
+    python tests/scripts/core_mutants.py --jobs 2              # all of them: hours, resumable
+    python tests/scripts/core_mutants.py --only sign_kernels   # parts of names
+    python tests/scripts/core_mutants.py --table               # what the log says
+
+The exit code is 1 unless at least 95 % are caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src" / "hardmax"
+LADDER = "regions/engine/sign_kernels.py"
+TWINS = "regions/engine/twin_kernels.py"
+LINE = "regions/segment/sign_kernels.py"
+WHOLE = "regions/search/integer_kernels.py"
+DEPENDENCE = "regions/search/dependence_kernels.py"
+ENTRY = "regions/engine/layer_kernels.py"
+PAIRS = "exact/double_double_kernels.py"
+PROGRAMS = "geometry/feasibility/linear_programs.py"
+RATIONAL = "geometry/feasibility/rational_programs.py"
+MERGING = "regions/maps/merging.py"
+EXACT_MAPS = "regions/maps/exact_maps.py"
+MAPS = "regions/maps/map_kernels.py"
+
+REGIONS = "tests/unit/regions"
+ORACLES = "tests/oracles"
+TESTS = {
+    "plane": [f"{REGIONS}/test_signs.py", "-k",
+              "(but_one or dependent or at_vertices) and not -1] and not 3] and not [4]"],
+    "line": [f"{REGIONS}/test_signs.py", "-k", "but_one and -1]"],
+    "ties": [f"{REGIONS}/test_tied_keys.py", "-k", "denominators and -2]"],
+    "search": [f"{REGIONS}/test_search_programs.py", "-k", "prime or prove or exact_up or taken_for_equal"],
+    "whole": [f"{REGIONS}/test_tied_keys.py", "-k", "whole_numbers"],
+    "engines": [
+        f"{REGIONS}/test_signs.py",
+        f"{REGIONS}/test_plane_arithmetic.py",
+        f"{REGIONS}/test_tied_keys.py",
+        f"{REGIONS}/test_range_of_floats.py",
+        f"{ORACLES}/test_structured_properties.py",
+        f"{ORACLES}/test_regions_properties.py",
+        f"{ORACLES}/test_space_properties.py",
+        f"{REGIONS}/test_search_programs.py",
+        f"{REGIONS}/test_search.py",
+        f"{REGIONS}/test_segment.py",
+        f"{REGIONS}/test_extreme_numbers.py",
+    ],
+    "searching": [
+        f"{REGIONS}/test_search_programs.py",
+        f"{REGIONS}/test_search.py",
+        f"{REGIONS}/test_tied_keys.py",
+        f"{ORACLES}/test_structured_properties.py",
+        f"{ORACLES}/test_space_properties.py",
+    ],
+    "programs": [
+        "tests/unit/geometry",
+        f"{ORACLES}/test_minkowski_oracles.py",
+        f"{ORACLES}/test_power_diagram_oracles.py",
+    ],
+    "maps": [
+        f"{REGIONS}/test_merging.py",
+        f"{REGIONS}/test_exact_maps.py",
+        f"{REGIONS}/test_maps_any_dimension.py",
+        f"{REGIONS}/test_regions_examples.py",
+        f"{REGIONS}/test_verification.py",
+        f"{ORACLES}/test_regions_properties.py",
+        f"{ORACLES}/test_structured_properties.py",
+    ],
+}  # fmt: skip
+
+CORE: dict[str, tuple[str, int, str]] = {
+    # file: tests, how many are drawn, functions (all of them where none is named)
+    ENTRY: (
+        "engines",
+        40,
+        "rows_of sparse_rows_of squares shifted_squares norm_above largest_norm enter "
+        "bound_errors bound_scores bound_values bound_leaving leave leave_units given_units "
+        "add_units add_sparse_units",
+    ),
+    LADDER: (
+        "engines",
+        40,
+        "_row_mod _row_pairs _add_unit_mod _add_unit_pairs _difference_mod _difference_pairs "
+        "_named_mod _named_pairs _ray_mod _ray_pairs _norms _bits zero_at pair_sign_at sign_at "
+        "_proven_zero _proven_multiple multiple_of vanishes agree",
+    ),
+    TWINS: (
+        "engines",
+        15,
+        "add_twin twin followed share_of has_twins add_output common_multiple mean_bits mean_multiple",
+    ),
+    PAIRS: (
+        "engines",
+        12,
+        "_two_sum _two_product add multiply quotient products dot sparse_dot",
+    ),
+    WHOLE: (
+        "searching",
+        15,
+        "largest mark_exact leave_exactly whole_number same_key is_zero whole_row",
+    ),
+    DEPENDENCE: (
+        "searching",
+        20,
+        "bound_row invert whole power rank_at_most dependent_as_integers combination never_negative recedes",
+    ),
+    PROGRAMS: (
+        "programs",
+        15,
+        "certify_zero_kernel _wins_surely _surely_positive settle_keys_kernel",
+    ),
+    RATIONAL: (
+        "programs",
+        15,
+        "separate_exactly convex_weights settle smallest _shrink_to_inside _primitive "
+        "_smallest_affine_weights _independent separate _not_positive",
+    ),
+    MERGING: ("maps", 15, ""),
+    EXACT_MAPS: ("maps", 15, ""),
+}
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    before: str
+    after: str
+    tests: str
+
+
+BY_HAND = [
+    Mutant("vertices: one prime fewer", LADDER, "known = -2.0 ", "known = 21.9 ", "plane"),
+    Mutant("vertices: bound halved", LADDER, "    if not (bits < 1e6):\n        return OPEN\n    known",
+           "    bits *= 0.5\n    if not (bits < 1e6):\n        return OPEN\n    known", "plane"),
+    Mutant("vertices: no denominators", LADDER,
+           "bits += rungs.denominators[layer] + state.errors[layer, MEANS]", "bits += 0.0", "plane"),
+    Mutant("vertices: dependent facets accepted", LADDER, "known > bits and independent",
+           "known > bits", "plane"),
+    Mutant("zero rows: one prime fewer", LADDER, "bits = 2.0 + _bits(most) + denominator\n",
+           "bits = 2.0 + _bits(most) + denominator - modulo.BITS\n", "plane"),
+    Mutant("zero rows: bound halved", LADDER, "bits = 2.0 + _bits(most) + denominator\n",
+           "bits = 0.5 * (2.0 + _bits(most) + denominator)\n", "plane"),
+    Mutant("zero rows: one coordinate too few", LADDER,
+           "        for c in range(D):\n            z = here.z_at + c * here.rows\n            value",
+           "        for c in range(D - 1):\n            z = here.z_at + c * here.rows\n            value",
+           "plane"),
+    Mutant("twins: one prime fewer", LADDER, "bits = 2.0 + _bits(most) + 2.0 * denominator",
+           "bits = 2.0 + _bits(most) + 2.0 * denominator - modulo.BITS", "plane"),
+    Mutant("twins: bound halved", LADDER, "bits = 2.0 + _bits(most) + 2.0 * denominator",
+           "bits = 0.5 * (2.0 + _bits(most) + 2.0 * denominator)", "plane"),
+    Mutant("twins: one denominator", LADDER, "bits = 2.0 + _bits(most) + 2.0 * denominator",
+           "bits = 2.0 + _bits(most) + denominator\n", "plane"),
+    Mutant("tied keys: no shares in denominators", TWINS, "return bits + math.log2(float(common)) + 1e-9",
+           "return 0.0", "ties"),
+    Mutant("tied keys: bits of shares halved", TWINS, "return bits + math.log2(float(common)) + 1e-9",
+           "return 0.5 * (bits + math.log2(float(common)))", "ties"),
+    Mutant("tied keys: one prime fewer", LADDER, "bits = 2.0 + _bits(most) + denominator\n",
+           "bits = 2.0 + _bits(most) + denominator - modulo.BITS\n", "ties"),
+    Mutant("line: one prime fewer", LADDER, "known = -2.0 ", "known = 21.9 ", "line"),
+    Mutant("line: bound of vertices halved", LADDER,
+           "    if not (bits < 1e6):\n        return OPEN\n    known",
+           "    bits *= 0.5\n    if not (bits < 1e6):\n        return OPEN\n    known", "line"),
+    Mutant("line: bound of zero rows halved", LADDER, "bits = 2.0 + _bits(most) + denominator\n",
+           "bits = 0.5 * (2.0 + _bits(most) + denominator)\n", "line"),
+    Mutant("line: bound of twins halved", LADDER, "bits = 2.0 + _bits(most) + 2.0 * denominator",
+           "bits = 0.5 * (2.0 + _bits(most) + 2.0 * denominator)", "line"),
+    Mutant("line: values at places halved", LINE,
+           "    t = alpha * (abs(s) + e) + kappa + abs(a) * e + 5.0 * UNIT * (size_a * abs(s) + size_c)\n",
+           "    t = 1e-3 * (alpha * (abs(s) + e) + kappa)\n", "line"),
+    Mutant("search: one prime fewer", DEPENDENCE, "while bits > 0.0:", "while bits > PRIME_BITS:", "search"),
+    Mutant("search: bound halved", DEPENDENCE, "bits += 0.5 * np.log2(square) + 1e-6",
+           "bits += 0.25 * np.log2(square)", "search"),
+    Mutant("search: one rank more", DEPENDENCE, "if rank == most:", "if rank == most + 1:", "search"),
+    Mutant("search: rows nearly whole", WHOLE, "+ rounding < 0.49", "+ rounding < 0.98", "whole"),
+    Mutant("search: no last rounding", WHOLE, "3.0 * UNIT * abs(found)", "0.0 * abs(found)", "whole"),
+    Mutant("search: one digit more", WHOLE, "DIGITS = 2.0**53", "DIGITS = 2.0**54", "search"),
+    Mutant("search: no shares of tied keys", WHOLE, "multiple = e[MULTIPLE] * u[DENOMINATOR]",
+           "multiple = min(e[MULTIPLE], 1.0) * u[DENOMINATOR]", "whole"),
+    Mutant("search: no denominators", WHOLE, "multiple = e[MULTIPLE] * u[DENOMINATOR]",
+           "multiple = e[MULTIPLE]", "whole"),
+
+]  # fmt: skip
+
+
+# Drawn mutants ------------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """A part of a source, as offsets of characters, and what stands there instead."""
+
+    begin: int
+    end: int
+    text: str
+
+
+_ORDERS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+
+
+def _turned(node: ast.Compare, text: str) -> Iterator[str]:
+    """The comparison with its border moved, and the opposite one."""
+    left, right, order = ast.unparse(node.left), ast.unparse(node.comparators[0]), type(node.ops[0])
+    if order in _ORDERS:
+        yield f"({left} {_ORDERS[order]} {right})"
+    if order not in (ast.Eq, ast.NotEq):
+        yield f"(not {text})"
+
+
+def _changed(node: ast.AST, text: str) -> Iterator[str]:
+    """What may stand in place of an expression: nearly the same, and wrong."""
+    match node:
+        case ast.Compare(ops=[_]):
+            yield from _turned(node, text)
+        case ast.BoolOp():
+            parts = [ast.unparse(value) for value in node.values]
+            word = " or " if isinstance(node.op, ast.And) else " and "
+            yield f"({word.join(parts)})"
+            yield f"({parts[0]})"
+        case ast.UnaryOp(op=ast.Not()):
+            yield f"({ast.unparse(node.operand)})"
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            left, right = ast.unparse(node.left), ast.unparse(node.right)
+            yield f"({left} {'-' if isinstance(node.op, ast.Add) else '+'} ({right}))"
+            yield f"({left})"
+        case ast.BinOp(op=ast.Mult()):
+            yield f"({ast.unparse(node.left)})"
+            yield f"(0.5 * {text})" if "." in text else f"({ast.unparse(node.right)})"
+        case ast.Constant(value=bool()):
+            yield str(not node.value)
+        case ast.Constant(value=int()):
+            yield f"{node.value + 1}"
+        case ast.Constant(value=float()):
+            yield f"{0.5 * node.value}"
+
+
+def changes(text: str, functions: tuple[str, ...]) -> list[Change]:
+    """Every change of the named functions of a source, or of all; signatures and docstrings stay."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+    for function in ast.walk(ast.parse(text)):
+        if not isinstance(function, ast.FunctionDef) or (functions and function.name not in functions):
+            continue
+        for statement in function.body:
+            if isinstance(statement, ast.Raise) or (
+                isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            ):
+                continue
+            for node in ast.walk(statement):
+                if isinstance(node, ast.expr) and text.isascii():
+                    begin = starts[node.lineno - 1] + node.col_offset
+                    end = starts[node.end_lineno - 1] + node.end_col_offset
+                    found += [Change(begin, end, new) for new in _changed(node, text[begin:end])]
+    return sorted({change for change in found if change.text != text[change.begin : change.end]})
+
+
+def drawn(seed: int) -> Iterator[Mutant]:
+    """The mutants of ``CORE``, each named by where it is and what changes."""
+    for file, (tests, count, names) in CORE.items():
+        functions = tuple(names.split())
+        text = (SOURCES / file).read_text()
+        missing = [name for name in functions if f"def {name}(" not in text]
+        if missing:
+            raise SystemExit(f"{file} has no {missing[0]}.")
+        some = changes(text, functions)
+        for change in random.Random(f"{seed} {file}").sample(some, min(count, len(some))):
+            line = text.count("\n", 0, change.begin) + 1
+            was = " ".join(text[change.begin : change.end].split())
+            name = f"{file}:{line}: {was} -> {change.text}"
+            yield Mutant(name, file, text, text[: change.begin] + change.text + text[change.end :], tests)
+
+
+# Running ------------------------------------------------------------------------------------------------
+
+
+def run(mutant: Mutant, limit: float | None, *, changed: bool = True) -> tuple[str, float]:
+    """Which test fails first against sources with a change, "" if none does; and after how many seconds.
+
+    Otherwise the source only has one more comment.
+    """
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-m", "pytest", *TESTS[mutant.tests], "-q", "-x", "-m", "not slow"]
+    command += ["-p", "no:cacheprovider"]
+    with tempfile.TemporaryDirectory() as folder:
+        # compiled kernels come along: they are valid until a source changes
+        shutil.copytree(ROOT / "src", Path(folder) / "src", copy_function=os.link)
+        path = Path(folder) / "src" / "hardmax" / mutant.file
+        text = path.read_text()
+        if text.count(mutant.before) != 1:
+            raise SystemExit(f"{mutant.before!r} stands {text.count(mutant.before)} times in {mutant.file}.")
+        path.unlink()  # the other name of the file keeps its text
+        path.write_text(text.replace(mutant.before, mutant.after) if changed else f"{text}# the same\n")
+        environment["PYTHONPATH"] = str(Path(folder) / "src")
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            said, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.communicate()
+            return "the limit", time.monotonic() - begin
+    seconds = time.monotonic() - begin
+    if process.returncode == 0:
+        return "", seconds
+    failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].partition(" - ")[0].partition(" ")[2] if failed else "no test, a crash", seconds
+
+
+def key_of(mutant: Mutant) -> str:
+    """Names a mutant of these sources: another text of the file is another mutant."""
+    text = (SOURCES / mutant.file).read_text()
+    return hashlib.sha256(f"{text}\0{mutant.before}\0{mutant.after}\0{mutant.tests}".encode()).hexdigest()[
+        :20
+    ]
+
+
+def table(mutants: list[Mutant], log: dict[str, dict]) -> int:
+    """What was caught, file by file, and every survivor."""
+    print("| file | mutants | caught | by the limit or a crash | survived |\n|---|---|---|---|---|")
+    tried = [(m, log[key_of(m)]) for m in mutants if key_of(m) in log]
+    for file in sorted({m.file for m, _ in tried}):
+        of_file = [entry["failed"] for m, entry in tried if m.file == file]
+        odd = sum(failed in ("the limit", "no test, a crash") for failed in of_file)
+        print(f"| {file} | {len(of_file)} | {sum(map(bool, of_file))} | {odd} | {of_file.count('')} |")
+    caught = sum(bool(entry["failed"]) for _, entry in tried)
+    print(f"\n{caught} of {len(tried)} caught, {len(mutants) - len(tried)} not tried yet\n")
+    for mutant, entry in tried:
+        if not entry["failed"]:
+            print(f"- survived: {mutant.name}")
+    return 0 if tried and caught >= 0.95 * len(tried) else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names of mutants")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
+    parser.add_argument("--out", type=Path, default=Path("out/core_mutants"), help="folder of the log")
+    parser.add_argument("--table", action="store_true", help="only show what the log says")
+    options = parser.parse_args()
+    mutants = [
+        m
+        for m in (*BY_HAND, *drawn(options.seed))
+        if not options.only or any(o in m.name for o in options.only)
+    ]
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "log.jsonl"
+    log = {e["key"]: e for e in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
+    if options.table:
+        return table(mutants, log)
+    usual: dict[tuple[str, str], float] = {}
+
+    def judge(mutant: Mutant) -> None:
+        failed, seconds = run(mutant, 60.0 + 5.0 * usual[mutant.file, mutant.tests])
+        entry = {"key": key_of(mutant), "name": mutant.name, "failed": failed, "seconds": round(seconds, 1)}
+        with path.open("a") as written:
+            written.write(json.dumps(entry) + "\n")
+        log[entry["key"]] = entry
+        print(
+            f"{seconds:5.0f} s  {'caught by ' + failed if failed else 'SURVIVED'}  {mutant.name}", flush=True
+        )
+
+    left = [m for m in mutants if key_of(m) not in log]
+    for mutant in left:
+        if (mutant.file, mutant.tests) not in usual:
+            failed, seconds = run(mutant, None, changed=False)
+            if failed:
+                raise SystemExit(f"{mutant.tests}: {failed} fails without a change of {mutant.file}.")
+            usual[mutant.file, mutant.tests] = seconds
+            print(f"{seconds:5.0f} s  unchanged: {mutant.file}, {mutant.tests}", flush=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(judge, left))
+    return table(mutants, log)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
