@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models everything test test-slow lint format bench memory cluster experiments backtest theorems extremal sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
+.PHONY: help demo models everything test test-slow test-cpus mutants trials lint format bench memory cluster experiments backtest theorems extremal sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -44,6 +44,25 @@ test: $(VENV)/has-test ## run the tests and every example in a docstring, but fo
 test-slow: $(VENV)/has-test ## run the slow tests: a wheel, clusters, killed drivers, kernels compiled anew (about three minutes)
 	@echo "==> Slow tests"
 	@$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile -m slow tests
+
+# Results must not depend on the processor: on how BLAS sums, which instructions kernels use, or how many threads there are.
+ONE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+TWO := OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 NUMBA_NUM_THREADS=2
+PLAIN := NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
+
+test-cpus: $(VENV)/has-test ## run the tests as on four kinds of processors (about half an hour)
+	@echo "==> As on Haswell, one thread" && $(ONE) OPENBLAS_CORETYPE=Haswell $(MAKE) --no-print-directory test
+	@echo "==> As on Zen, two threads" && $(TWO) OPENBLAS_CORETYPE=Zen $(MAKE) --no-print-directory test
+	@echo "==> As on SkylakeX, one thread" && $(ONE) OPENBLAS_CORETYPE=SkylakeX $(MAKE) --no-print-directory test
+	@echo "==> Plain x86-64, two threads" && $(TWO) $(PLAIN) OPENBLAS_CORETYPE=Prescott $(MAKE) --no-print-directory test
+
+mutants: $(VENV)/has-test ## change the core in 228 ways: tests must notice (hours, resumable)
+	@$(RUN) tests/scripts/core_mutants.py --jobs 2
+
+trials: $(VENV)/has-test ## closed outputs, full disks, damaged caches, interrupts, 1,000 kills (hours, resumable)
+	@$(RUN) tests/scripts/process_trials.py surroundings caches
+	@$(RUN) tests/scripts/process_trials.py interrupts --count 200
+	@$(RUN) tests/scripts/process_trials.py kills --count 1000
 
 lint: $(VENV)/has-lint ## check style, types and the direction of imports
 	@echo "==> ruff check"
