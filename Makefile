@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models everything test test-slow test-cpus mutants trials lint format bench memory cluster experiments backtest theorems extremal sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
+.PHONY: help demo models everything test test-slow test-cpus mutants trials soak lint format bench memory cluster experiments backtest theorems extremal sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -63,6 +63,9 @@ trials: $(VENV)/has-test ## closed outputs, full disks, damaged caches, interrup
 	@$(RUN) tests/scripts/process_trials.py surroundings caches
 	@$(RUN) tests/scripts/process_trials.py interrupts --count 200
 	@$(RUN) tests/scripts/process_trials.py kills --count 1000
+
+soak: $(VENV)/has-test ## mixed work in one process for eight hours: resident memory stays flat
+	@$(RUN) tests/scripts/soak.py --hours 8
 
 lint: $(VENV)/has-lint ## check style, types and the direction of imports
 	@echo "==> ruff check"

@@ -88,7 +88,7 @@ SAVES = """
 import numpy as np, hardmax as hm
 for seed in range(60):
     keys = np.random.default_rng(seed).standard_normal((400, 3))
-    hm.PowerDiagram.from_keys(keys).save("diagram.npz")
+    hm.power_diagram(keys).save("diagram.npz")
 """
 
 
@@ -455,6 +455,8 @@ def kills(number: int) -> tuple[str, list[str]]:
                         hm.load(folder / "diagram.npz")
                     except hm.errors.HardmaxError as error:
                         problems.append(f"half-written: {error}")
+            if ended(start(folder, ["-c", SAVES])) or not (folder / "diagram.npz").exists():
+                problems.append((folder / "complained").read_text()[-300:])
     return what, problems
 
 
