@@ -7,7 +7,8 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-EXTRAS = ("anywidget", "onnx", "onnxruntime", "playwright", "safetensors", "torch", "transformers")
+EXTRAS = ("anywidget", "nnsight", "onnx", "onnxruntime", "playwright", "pysat", "safetensors", "torch")
+EXTRAS += ("transformer_lens", "transformers")
 
 
 def needing(missing: set[str]) -> set[Path]:

@@ -273,6 +273,8 @@ def experiments_page() -> str:
             lines.append(f"The numbers are those of [{entry['same_as']}](#{anchor_of(entry['same_as'])}).\n")
             continue
         settings = "; ".join(f"{option} {listed(value)}" for option, value in entry["settings"].items())
+        if "note" in entry:
+            lines.append(entry["note"] + "\n")
         lines += [f"Settings: {marked(settings)}.\n", "| quantity | the paper | here |", "|---|---|---|"]
         lines += [
             f"| {' | '.join(marked(cell) for cell in row)} |"

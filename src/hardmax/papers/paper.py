@@ -56,7 +56,7 @@ class Place:
     Examples
     --------
     >>> [place.claims for place in contents() if place.name == "Figure 4"]
-    [('tropical.fig4_216',), ('infoflow.fig4',)]
+    [('tropical.fig4_216',), ('infoflow.fig4', 'infoflow.exp.positions')]
     """
 
     paper: str
