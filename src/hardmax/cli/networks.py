@@ -140,7 +140,9 @@ def _whole(text: str, options: dict[str, str], name: str, default: int | None) -
         return default
     value = options.pop(name)
     if not _SIZES.fullmatch(value):
-        raise InvalidInputError(f"{text} must have a whole number of at most nine digits for {name}, but has {value!r}.")
+        raise InvalidInputError(
+            f"{text} must have a whole number of at most nine digits for {name}, but has {value!r}."
+        )
     return int(value)
 
 
