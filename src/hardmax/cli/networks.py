@@ -141,7 +141,7 @@ def _whole(text: str, options: dict[str, str], name: str, default: int | None) -
     value = options.pop(name)
     if not _SIZES.fullmatch(value):
         raise InvalidInputError(
-            f"{text} must have a whole number of at most nine digits for {name}, but has {value!r}."
+            f"{text} must have a whole number for {name}, of at most nine digits, but has {value!r}."
         )
     return int(value)
 
