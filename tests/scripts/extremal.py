@@ -115,7 +115,7 @@ def main() -> None:
         "ReLU widths (2, 3, n): the network of the proof": (
             "| n | maximum | cells counted | regions counted | bound with ranks |", relu()),
         "ReLU widths (2, 3, 3): random search per orientation of the lines": (
-            "| lines | networks tried | most cells found | proven maximum |", searched(options.seconds)),
+            "| lines | networks tried | most cells found | proven bound |", searched(options.seconds)),
         "Attention in the plane, two keys per head": (
             "| heads | layers | maximum | cells counted | regions counted |", attention()),
         "Transformers on the line": (
