@@ -186,6 +186,17 @@ def test_what_a_letter_without_colours_reads(n_colours):
     assert kept == 8
 
 
+@pytest.mark.parametrize("n_colours", [2, 3, 4])
+def test_a_ranking_without_a_query_goes_by_the_order_alone(n_colours):
+    """What CLS can read in the first layer: of all rules by colour only two have no circle."""
+    kept = [
+        rule
+        for rule in product((False, True), repeat=n_colours)
+        if not any(rule[a] == rule[b] != rule[c] for a, b, c in product(range(n_colours), repeat=3))
+    ]
+    assert kept == [(False,) * n_colours, (True,) * n_colours]
+
+
 def reads(u, rank, n_tokens, colour):
     """The best letter of u where a rank of (later, colour) comes first and places decide next."""
 
