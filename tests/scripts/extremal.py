@@ -76,7 +76,12 @@ def refutations():
     for case in json.loads(Path(__file__).with_name("pair_refutations.json").read_text()):
         rules = CanonicalRules(case["n_terms"], case["heads"])
         for p, q, colours in case["inputs"]:
-            rules.demand(ColouredInput((p, q), tuple(map(int, colours))))
+            coloured = ColouredInput((p, q), tuple(map(int, colours)))
+            if coloured.n_tokens != case["n_tokens"] or (p, q) == (0, case["n_tokens"] - 1):
+                raise SystemExit(
+                    f"{case['n_terms']} terms: an input of another size, or its first and last letter"
+                )
+            rules.demand(coloured)
         steps = [tuple(map(int, step.split())) for step in case["steps"]]
         if not refuted(rules.clauses, steps):
             raise SystemExit(f"{case['n_terms']} terms: the refutation does not check")
@@ -110,7 +115,7 @@ def main() -> None:
         "ReLU widths (2, 3, n): the network of the proof": (
             "| n | maximum | cells counted | regions counted | bound with ranks |", relu()),
         "ReLU widths (2, 3, 3): random search per orientation of the lines": (
-            "| lines | networks tried | most cells found | proven maximum |", searched(options.seconds)),
+            "| lines | networks tried | most cells found | proven bound |", searched(options.seconds)),
         "Attention in the plane, two keys per head": (
             "| heads | layers | maximum | cells counted | regions counted |", attention()),
         "Transformers on the line": (

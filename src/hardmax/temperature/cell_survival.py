@@ -172,9 +172,10 @@ def clear_signatures_bound(d: int, *, side: float, margin: float, slope: float, 
         The largest distance of two keys of a head (gradients of its scores), or norm of the weights of a
         unit.
     growth : float
-        The Lipschitz constant. A softmax head without skip connection has at most :math:`D_k D_v / 4\tau`,
-        with one :math:`1 + D_k D_v / 4\tau`, where :math:`D_k` and :math:`D_v` are the diameters of its keys
-        and outputs.
+        The Lipschitz constant, at least 1, because the first block reads the input itself. A softmax head
+        without skip connection multiplies it by at most :math:`D_k D_v / 4\tau`, with one by
+        :math:`1 + D_k D_v / 4\tau`, where :math:`D_k` and :math:`D_v` are the diameters of its keys and
+        outputs.
 
     Examples
     --------
@@ -185,7 +186,12 @@ def clear_signatures_bound(d: int, *, side: float, margin: float, slope: float, 
     for name, value in (("side", side), ("margin", margin), ("slope", slope), ("growth", growth)):
         if not (0 < value < np.inf):
             raise InvalidInputError(f"{name} must be a positive finite number, but was {value}.")
-    per_axis: int = math.floor(math.sqrt(d) * side * slope * growth / (2 * margin)) + 1
+    if growth < 1:
+        raise InvalidInputError(
+            f"growth must be at least 1, as the first block reads the input, but was {growth}."
+        )
+    steps = math.sqrt(d) * side * slope * growth / (2 * margin)
+    per_axis: int = math.floor(steps * (1 + 8 * math.ulp(1.0))) + 1  # rounded up: an upper bound
     return int(per_axis**d)
 
 

@@ -245,3 +245,27 @@ def test_rays_of_few_heads(d, seed):
     assert rays == mixed_counts(counts)[tuple(range(d - 1))] + 1
     biased = mixed_counts(counts_of(keys, rng.standard_normal((d - 1, n))))[tuple(range(d - 1))]
     assert rays - 1 <= biased <= (n - 1) ** (d - 1)  # the graph that biases make of the rays is connected
+
+
+@pytest.mark.parametrize(
+    ("d", "sizes"), [(2, (2, 4, 3)), (3, (2, 4, 3, 3)), (3, (5, 3, 4)), (4, (2, 3, 3, 2))]
+)
+def test_cells_within_a_cone_of_the_first_head(d, sizes):
+    """The linear upper bound: m on a slice is at most the product, and d - 1 heads have product + 1 rays."""
+    rng = np.random.default_rng(d)
+    keys = [rng.standard_normal((n, d)) for n in sizes]
+    others = range(1, len(sizes))
+    choices = {
+        part: hm.minkowski_vertices([keys[0], *(keys[h] for h in part)]).choices[:, 0]
+        for j in range(len(sizes))
+        for part in combinations(others, j)
+    }
+    together = dict.fromkeys(choices, 0)
+    for key in range(sizes[0]):
+        counts = {part: int((first == key).sum()) for part, first in choices.items()}
+        for part, term in mixed_counts(counts).items() if counts[()] else ():
+            assert 0 <= term <= (0 if len(part) > d - 1 else math.prod(sizes[h] - 1 for h in part))
+            together[part] += term
+    for part, rays in together.items():
+        if len(part) == d - 1:
+            assert 2 <= rays <= math.prod(sizes[h] - 1 for h in part) + 1

@@ -55,3 +55,14 @@ def test_numbers_must_be_positive(name):
     given = {"side": 1.0, "margin": 1.0, "slope": 1.0, "growth": 1.0} | {name: 0.0}
     with pytest.raises(InvalidInputError, match=f"{name} must be a positive"):
         hm.temperature.clear_signatures_bound(1, **given)
+
+
+def test_the_first_block_reads_the_input_itself():
+    """Eleven clear cells in the first layer: a constant that is small behind it does not make them fewer."""
+    walls, keys = np.arange(1, 11) / 10, np.arange(11.0)
+    middles = np.linspace(0.05, 1.05, 11)[:, None] * keys - np.concatenate([[0.0], np.cumsum(walls)])
+    assert middles.argmax(axis=1).tolist() == list(range(11))
+    assert np.diff(np.sort(middles, axis=1), axis=1)[:, -1].min() == pytest.approx(0.05)
+    assert hm.temperature.clear_signatures_bound(1, side=1.0, margin=0.05, slope=10.0) >= 11
+    with pytest.raises(InvalidInputError, match="growth must be at least 1"):
+        hm.temperature.clear_signatures_bound(1, side=1.0, margin=0.05, slope=10.0, growth=0.01)

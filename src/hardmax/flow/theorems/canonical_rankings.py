@@ -152,6 +152,8 @@ class CanonicalRules:
 def refuted(clauses: Iterable[Clause], steps: Sequence[Clause]) -> bool:
     """Whether every step follows from what stands before it by unit propagation, and the last is empty.
 
+    A literal is the number of a variable, from 1 on, or its negative. Clauses with a 0 are refused.
+
     Examples
     --------
     >>> clauses = [(1, 2), (1, -2), (-1, 2), (-1, -2)]
@@ -162,7 +164,7 @@ def refuted(clauses: Iterable[Clause], steps: Sequence[Clause]) -> bool:
         return False
     known = _Propagation(clauses)
     for step in steps:
-        if known.conflict_of(step) is None:
+        if 0 in step or known.conflict_of(step) is None:
             return False
         known.add(step)
     return True
@@ -205,6 +207,10 @@ class _Propagation:
         return len(self.clauses)
 
     def add(self, clause: Clause) -> None:
+        if 0 in clause:
+            raise InvalidInputError(
+                f"clauses must hold variables from 1 on and negatives, but one is {clause}."
+            )
         number, literals = len(self.clauses), list(dict.fromkeys(clause))
         self.clauses.append(literals)
         if len(literals) < 2:
@@ -223,9 +229,9 @@ class _Propagation:
                 reason[-literal] = -1
                 queue.append(-literal)
         for number in self.units:
-            for literal in self.clauses[number] or [0]:
-                if literal == 0 or -literal in reason:
-                    return self._traced(number, reason)
+            if all(-literal in reason for literal in self.clauses[number]):  # the empty clause too
+                return self._traced(number, reason)
+            for literal in self.clauses[number]:
                 if literal not in reason:
                     reason[literal] = number
                     queue.append(literal)

@@ -12,7 +12,8 @@ pair must come together in one token,
 
     q = s_h(p)   or   p = s_h(q)   or   {p, q} = {s_h(u), s_g(u)} for some token u and heads h, g,
 
-for otherwise no score of the second layer ever sees the value of that pair. That is necessary for every
+for otherwise no score of the second layer ever sees the value of that pair (its query is CLS, which reads
+nothing in the first layer). That is necessary for every
 design in which the second layer finds the winning pair of each term by comparing pairs (as the design of
 Proposition 1 does), with any number of heads in the second layer.
 
