@@ -255,7 +255,11 @@ def _facts(report: ModelReport) -> list[tuple[str, int | None, str]]:
     heads, verdict = report.atlas.heads, report.verdict
     facts: list[tuple[str, int | None, str]] = [
         (whole_percent(verdict.share), None, "of the queries are within 10\u00a0% of hardmax"),
-        (str(len(verdict.described)), len(heads), "heads are so for at least half of their queries"),
+        (
+            str(len(verdict.described)),
+            len(heads),
+            "heads are near hardmax for at least half of their queries",
+        ),
         (
             number(_median(r.top_probability for r in heads), 2),
             None,
