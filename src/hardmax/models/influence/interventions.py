@@ -102,11 +102,11 @@ class Disturbed(Protocol):
         ...
 
 
-def can_disturb(source: Any, text: str | None) -> bool:
-    """Whether the tokens of this text can be replaced in this model."""
+def can_disturb(source: Any, text: Any) -> bool:
+    """Whether the tokens of this text can be replaced in this model; encoded inputs and images cannot be."""
     if hasattr(source, "disturb"):
         return True
-    return text is not None and hasattr(source, "module") and _one_sequence(source)
+    return isinstance(text, str) and hasattr(source, "module") and _one_sequence(source)
 
 
 def _one_sequence(opened: Any) -> bool:

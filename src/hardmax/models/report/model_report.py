@@ -180,8 +180,8 @@ def text_report(
     """What both papers say about a model that is open, on one text; options as in :func:`hardmax.report`."""
     if influence and not can_disturb(source, text):
         raise InvalidInputError(
-            "influence must be left out for a model whose tokens cannot be disturbed: it is measured "
-            "with other inputs in their place."
+            "influence must be left out for a model or an input whose tokens cannot be disturbed: it is "
+            "measured with other tokens in their place."
         )
     disturbs = bool(rules) and influence is not False and can_disturb(source, text)
     atlas = AtlasRecorder(

@@ -304,7 +304,10 @@ def places_of(
 
     ``goes`` (rows, places) is what each head gives to each place, ``of`` its layer and head.
     """
-    roles = [HeadRole(*of[row], names[i], float(goes[row, i])) for row, i in np.argwhere(goes >= HALF)]
+    roles = [
+        HeadRole(of[row][0], of[row][1], names[i], float(goes[row, i]))
+        for row, i in np.argwhere(goes >= HALF)
+    ]
     shares = dict(zip(names, goes.mean(axis=0).tolist(), strict=True))
     return shares, tuple(sorted(roles, key=lambda r: (-r.share, r.layer, r.head)))
 
