@@ -272,8 +272,22 @@ def test_first_and_last_token_are_those_that_are_read(family, ends):
                 np.testing.assert_allclose(found.goes[i, row, 1:3], [first, last], atol=1e-12)
                 row += 1
         assert found.n_keys[i] == widest
+    over_texts = found.html().split('id="texts-section"')[0]
+    assert ("Layers of the encoder" in over_texts) == bool(opened.kinds)  # or "layer 3" says nothing
     one = found.texts[0].verdict
     assert [name for name in one.goes if "token (" in name] == [
         f"the {which} token ({word})" for which, word in zip(("first", "last"), ends, strict=True) if word
     ]
     assert one.n_keys == found.n_keys[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"), [({"influence": True}, "influence must be left"), ({"rules": ["best"]}, "best")]
+)
+def test_what_belongs_to_texts_in_full_is_refused_before_any_text_is_read(options, sentence):
+    class Unread(WordSource):
+        def read(self, *args, **kwargs):
+            raise AssertionError("a text was read")
+
+    with pytest.raises(InvalidInputError, match=sentence):
+        hm.report(Unread(layers=2, heads=3), TEXTS, **options)

@@ -157,7 +157,7 @@ def _cells(record: CorpusHead) -> list[Cell]:
             "sink",
             str(record.sink_texts) if record.sink else "",
             sink,
-            f"{record.sink_texts} texts" if record.sink else "",
+            counted(record.sink_texts, "text") if record.sink else "",
         )
     )
     return cells

@@ -35,7 +35,7 @@ from hardmax.models.report.corpus_page import corpus_heads_csv, corpus_page, tex
 from hardmax.models.report.corpus_verdict import CorpusVerdict, corpus_verdict
 from hardmax.models.report.files import in_frame, timeless, write_report
 from hardmax.models.report.kept_attention import attention_places, ends_of
-from hardmax.models.report.model_report import RULES, ModelReport, text_report
+from hardmax.models.report.model_report import RULES, ModelReport, check_options, text_report
 from hardmax.models.report.svg import Figure
 from hardmax.models.report.verdict import percent
 from hardmax.models.spread import mean_intervals
@@ -233,6 +233,7 @@ def corpus_report(
     names = tuple(named)
     wanted = _wanted(full, names)
     mean_intervals(np.zeros((2, 1)), confidence=confidence)  # a wrong confidence is said before any reading
+    check_options(source, named[names[0]], rules=rules, influence=influence)
     options: dict[str, Any] = {"layers": layers, "heads": heads}
     rows = StatisticsRecorder(source, **options).rows
     if not rows:

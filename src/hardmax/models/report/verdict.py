@@ -416,13 +416,13 @@ def roles_sentence(roles: Sequence[HeadRole]) -> list[str]:
 
 
 def quoted(token: str) -> str:
-    """A token in a sentence; one without letters and digits stands in quotes.
+    """A token in a sentence: in quotes, unless it has brackets of its own.
 
-    >>> quoted("[CLS]"), quoted(".")
-    ('[CLS]', '“.”')
+    >>> quoted("[CLS]"), quoted("the"), quoted(".")
+    ('[CLS]', '“the”', '“.”')
     """
     word = shortened(token.translate(CONTROL), 20)
-    return word if any(letter.isalnum() for letter in word) else f"“{word}”"
+    return word if word.startswith(("[", "<")) and len(word) > 2 else f"“{word}”"
 
 
 def head_name(named: Any) -> str:
