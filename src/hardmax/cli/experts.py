@@ -44,8 +44,8 @@ def experts(
     """The load of every expert of a mixture: its share of tokens and of probability, margins and flips.
 
     MODEL is a folder with a Hugging Face model of a family with experts (mixtral, qwen2_moe, qwen3_moe,
-    olmoe, phimoe, granitemoe), or with --hub a name on the hub. With --texts numbers are means over texts
-    with intervals over texts.
+    olmoe, phimoe, granitemoe, gpt_oss), or with --hub a name on the hub. With --texts numbers are means over
+    texts with intervals over texts.
 
     \b
     Examples:

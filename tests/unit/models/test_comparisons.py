@@ -148,6 +148,10 @@ def test_other_heads_are_refused_and_other_widths_have_no_direct_difference():
     a = tiny_model("bert")
     with pytest.raises(InvalidInputError, match="must have the same layers and heads"):
         hm.compare(a, tiny_model("bert", num_hidden_layers=2), TEXTS, tokenizer=tokenizer)
+    with pytest.raises(
+        InvalidInputError, match=r"has 7 layers of 4, 4, 4, 2, 2, 2, 2 heads and .* 7 layers of 4 h"
+    ):
+        hm.compare(tiny_model("bart"), tiny_model("t5"), TEXTS, tokenizer=tokenizer)
     wide = tiny_model("bert", hidden_size=2 * a.config.hidden_size)
     found = hm.compare(a, wide, TEXTS[:4], tokenizer=tokenizer)
     assert not found.has_direct

@@ -241,3 +241,53 @@ def test_a_page_of_many_texts_has_a_bounded_number_of_rows(source):
     assert page.count('<tr><th scope="row">text ') == 200
     assert "30 more texts stand in texts.csv" in page
     assert len(page) < 600_000
+
+
+@pytest.mark.parametrize(("family", "ends"), [("gpt_oss", ("[CLS]", "[SEP]")), ("t5", ("", ""))])
+def test_first_and_last_token_are_those_that_are_read(family, ends):
+    pytest.importorskip("transformers", reason="needs the extra 'models'")
+    from tiny_models import tiny_model, tiny_tokenizer
+
+    from hardmax.models.reading.loading import open_model
+
+    opened = open_model(tiny_model(family), tokenizer=tiny_tokenizer(family))
+    texts = ["the little cat sat", "a dog ran over the log"]
+    found = hm.report(opened, texts, full=1, rules=["argmax"])
+    assert found.ends == ends  # neither the sink of gpt-oss nor the first token of an encoder alone
+    # where attention goes, by hand: tokens of the decoder stand after those of the encoder
+    for i, text in enumerate(texts):
+        layers = []
+        reading = opened.read(text, layers.append)
+        start = int(opened.encode(text)["input_ids"].shape[1]) if opened.kinds else 0
+        n, row, widest = len(reading.tokens) - (family == "gpt_oss"), 0, 0
+        for layer in layers:
+            kind = opened.kinds[layer.index] if opened.kinds else "decoder"
+            asks = range(start) if kind == "encoder" else range(start, n)
+            read = range(start, n) if kind == "decoder" else range(start)
+            widest = max(widest, int(layer.present.sum(axis=1).max()))
+            for h in range(layer.heads):
+                p = layer.probabilities(h)
+                first = np.mean([p[t, read[0]] for t in asks if t != read[0]] + [0.0] * (read[0] in asks))
+                last = np.mean([p[t, read[-1]] for t in asks if t != read[-1]] + [0.0] * (read[-1] in asks))
+                np.testing.assert_allclose(found.goes[i, row, 1:3], [first, last], atol=1e-12)
+                row += 1
+        assert found.n_keys[i] == widest
+    over_texts = found.html().split('id="texts-section"')[0]
+    assert ("Layers of the encoder" in over_texts) == bool(opened.kinds)  # or "layer 3" says nothing
+    one = found.texts[0].verdict
+    assert [name for name in one.goes if "token (" in name] == [
+        f"the {which} token ({word})" for which, word in zip(("first", "last"), ends, strict=True) if word
+    ]
+    assert one.n_keys == found.n_keys[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"), [({"influence": True}, "influence must be left"), ({"rules": ["best"]}, "best")]
+)
+def test_what_belongs_to_texts_in_full_is_refused_before_any_text_is_read(options, sentence):
+    class Unread(WordSource):
+        def read(self, *args, **kwargs):
+            raise AssertionError("a text was read")
+
+    with pytest.raises(InvalidInputError, match=sentence):
+        hm.report(Unread(layers=2, heads=3), TEXTS, **options)

@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="needs the extra 'models'")
 from tiny_models import tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402
 
 import hardmax as hm  # noqa: E402
-from hardmax.errors import InvalidInputError  # noqa: E402
+from hardmax.errors import FileFormatError, InvalidInputError  # noqa: E402
 from hardmax.models.atlas.head_measures import measure_queries  # noqa: E402
 from hardmax.models.reading.loading import open_model  # noqa: E402
 
@@ -69,3 +69,30 @@ def test_a_folder_is_read_with_its_head(tmp_path):
     assert run.exit_code == 0, run.output
     assert "writer writes 2 tokens" in run.output
     assert CliRunner().invoke(main, ["atlas", "--generate", "2"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("family", "error", "sentence"),
+    [
+        ("llama", FileFormatError, "lm_head.weight among them; they would be random numbers"),
+        ("t5", InvalidInputError, r"decoder that writes by itself, but t5 \(t5\) is none"),
+        ("bart", InvalidInputError, r"decoder that writes by itself, but bart \(bart\) is none"),
+        ("vit", InvalidInputError, r"decoder that writes by itself, but vit \(vit\) is none"),
+        ("gemma2", InvalidInputError, "must fit into its smallest window"),
+    ],
+)
+def test_a_folder_that_cannot_write_is_refused_in_one_sentence(family, error, sentence, tmp_path, capfd):
+    folder = tiny_folder(tmp_path / family, family, tokenizer=family != "vit")
+    capfd.readouterr()
+    with pytest.raises(error, match=sentence):
+        hm.models.generation_atlas(folder, "the little cat sat on the old mat", n_steps=2)
+    assert "LOAD REPORT" not in capfd.readouterr().err
+
+
+def test_an_encoder_does_not_write():
+    tokenizer = tiny_tokenizer("bert")
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(tiny_model("bert").config).eval()
+    with pytest.raises(InvalidInputError, match="keeps 1 of 4; an encoder cannot write"):
+        hm.models.generation_atlas(model, "the cat", n_steps=2, tokenizer=tokenizer)

@@ -116,6 +116,69 @@ def test_what_is_no_call_of_attention_is_said(recorded):
         CapturedLayer.from_nnsight(((lambda x: x,), {}))
 
 
+def attention(q, k, *, cap=None, sinks=None, relative=None):
+    """Probabilities of tokens by hand, one query at a time."""
+    found = np.zeros((len(q), q.shape[1], k.shape[1]))
+    for h, t in np.ndindex(found.shape[:2]):
+        keys = k[h] if relative is None else k[h] + relative[0][h][relative[1][t]]
+        scores = keys[: t + 1] @ q[h, t] / 2.0
+        scores = scores if cap is None else cap * np.tanh(scores / cap)
+        weights = np.exp(scores)
+        found[h, t, : t + 1] = weights / (weights.sum() + (0.0 if sinks is None else np.exp(sinks[h])))
+    return found
+
+
+def test_arrays_with_a_softcap_relative_keys_or_sinks():
+    rng = np.random.default_rng(0)
+    q, k = rng.standard_normal((2, 3, 5, 4))
+    relative = rng.standard_normal((3, 7, 4)), rng.integers(0, 7, (5, 5))
+    sinks = np.array([0.5, -1.0, 2.0])
+    for options in ({"softcap": 0.7}, {"relative": relative}, {"sinks": sinks}):
+        own = attention(q, k, **{"cap" if name == "softcap" else name: v for name, v in options.items()})
+        layer = CapturedLayer.from_arrays(q, k, causal=True, probabilities=own, **options)
+        np.testing.assert_allclose(patterns(layer)[..., :5], own, atol=1e-12)
+        with pytest.raises(FidelityError, match="must give the attention pattern"):
+            CapturedLayer.from_arrays(q, k, causal=True, probabilities=own)
+        report = hm.report(captured_source([layer], ["a", "b", "c", "d", "e"]))
+        assert report.atlas.text_tokens[5:] == (("sink",) if "sinks" in options else ())
+        assert "nan" not in report.verdict.sentences[0]
+    with pytest.raises(InvalidInputError, match="softcap must be left out where there is a bias or sinks"):
+        CapturedLayer.from_arrays(q, k, softcap=1.0, sinks=sinks)
+    with pytest.raises(DimensionMismatchError, match="sinks must be one finite score per head, 3"):
+        CapturedLayer.from_arrays(q, k, sinks=sinks[:2])
+    with pytest.raises(InvalidInputError, match="whole numbers from 0 to 6"):
+        CapturedLayer.from_arrays(q, k, relative=(relative[0], relative[1] + 1))
+
+
+def test_sinks_and_caps_of_a_call_of_attention_are_taken_and_what_is_not_understood_is_refused():
+    q, k = np.random.default_rng(0).standard_normal((2, 1, 3, 5, 4))
+    sinks = np.array([0.5, -1.0, 2.0])
+    given = (SimpleNamespace(forward=None, is_causal=True), q, k, k, None)
+    layer = CapturedLayer.from_nnsight(
+        (given, {"s_aux": sinks}), (None, attention(q[0], k[0], sinks=sinks)[None])
+    )
+    assert layer.null_keys == 1
+    capped = CapturedLayer.from_nnsight((given, {"softcap": 0.7}))  # no pattern: nothing would notice it
+    np.testing.assert_allclose(patterns(capped), attention(q[0], k[0], cap=0.7), atol=1e-12)
+    with pytest.raises(InvalidInputError, match="but it takes 'learned_scale'"):
+        CapturedLayer.from_nnsight((given, {"learned_scale": 3.0}))
+
+
+def test_a_cap_of_transformer_lens_is_that_of_its_configuration():
+    q, k = np.random.default_rng(0).standard_normal((2, 3, 5, 4))
+    cache = Cache(
+        {f"blocks.0.attn.hook_{n}": a.swapaxes(0, 1)[None] for n, a in zip("qkv", (q, k, k), strict=True)}
+    )
+    cache["blocks.0.attn.hook_pattern"] = attention(q, k, cap=0.7)[None]
+    cache.model = SimpleNamespace(cfg=SimpleNamespace(attn_scores_soft_cap=0.7))
+    np.testing.assert_allclose(
+        patterns(CapturedLayer.from_transformer_lens(cache, 0)), attention(q, k, cap=0.7), atol=1e-12
+    )
+    cache.model.cfg.attn_scores_soft_cap = -1.0
+    with pytest.raises(FidelityError, match="must give hook_pattern"):
+        CapturedLayer.from_transformer_lens(cache, 0)
+
+
 def test_arrays_in_one_line(recorded):
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((4, 6, 8)), rng.standard_normal((2, 6, 8)), rng.standard_normal((2, 6, 5))

@@ -591,3 +591,19 @@ def test_a_slice_says_which_cells_nobody_sees(bundled_report):
         )
         assert (int(told[1]) if told else 0) == pytest.approx(thin, abs=2)
     assert "7 of the cells" in slice_figure(pieces[1], bundled_report.atlas.text_tokens, 1).caption
+
+
+@pytest.mark.parametrize("family", ["vit", "bert"])
+def test_encoded_inputs_have_a_report_without_influence(family):
+    torch = pytest.importorskip("torch", reason="needs the extra 'models'")
+    pytest.importorskip("transformers", reason="needs the extra 'models'")
+    from tiny_models import tiny_model
+
+    encoded = {"input_ids": torch.tensor([[2, 5, 6, 7, 3]])}
+    if family == "vit":
+        encoded = {"pixel_values": torch.linspace(-1, 1, 432).sin().reshape(1, 3, 12, 12)}
+    found = hm.report(tiny_model(family), encoded)
+    assert found.influence is None
+    assert len(found.atlas.text_tokens) == (10 if family == "vit" else 5)
+    with pytest.raises(hm.errors.InvalidInputError, match="influence must be left out"):
+        hm.report(tiny_model(family), encoded, influence=True)

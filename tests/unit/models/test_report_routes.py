@@ -95,7 +95,7 @@ def test_sinks_are_counted_over_heads(found):
     named = [found.atlas.key_tokens[r.sink] for r in found.atlas.heads if r.sink >= 0]
     sentence = next(s for s in found.verdict.look_first if s.startswith("Sinks"))
     for token in set(named):
-        assert re.search(rf"{token} at position \d+ in {named.count(token)} head", sentence)
+        assert re.search(rf"“{token}” at position \d+ in {named.count(token)} head", sentence)
 
 
 def test_heads_whose_winner_predicts_influence_are_ranked_by_a_plain_loop(found):

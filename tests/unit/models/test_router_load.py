@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="models need the extra 'models'")
 
 from tiny_models import tiny_folder, tiny_model, tiny_tokenizer  # noqa: E402 (needs transformers)
 
-FAMILIES = ["mixtral", "qwen2_moe", "phimoe", "granitemoe", "qwen3_moe", "olmoe"]
+FAMILIES = ["mixtral", "qwen2_moe", "phimoe", "granitemoe", "qwen3_moe", "olmoe", "gpt_oss"]
 TEXTS = [
     "the little cat sat on the old mat",
     "a red bird flew over the river",

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
+from hardmax.errors import InvalidInputError
 from hardmax.models.atlas.head_measures import measure_queries
 from hardmax.models.reading.capture import Differences, capture, differences, within_limit
-from hardmax.models.reading.folders import check_folder, folder_name, tokenizer_of
+from hardmax.models.reading.folders import check_folder, folder_name, loaded, tokenizer_of
 from hardmax.models.reading.loading import OpenModel, in_float32, open_model
 from hardmax.models.reading.sources import required
 from hardmax.models.reading.threads import one_thread
@@ -170,8 +170,9 @@ def generation_atlas(
         raise InvalidInputError(f"n_steps must be at least 1, but was {n_steps}.")
     name = None
     if isinstance(model, (str, os.PathLike)):
-        name = folder_name(check_folder(model))
-        model, tokenizer = _loaded(model, tokenizer)
+        folder = check_folder(model)
+        name, model = folder_name(folder), loaded(folder, writes=True).eval()
+        tokenizer = tokenizer if tokenizer is not None else tokenizer_of(folder)
     opened = open_model(model, tokenizer=tokenizer)
     opened = opened if name is None else replace(opened, name=name)
     if opened.module.get_output_embeddings() is None or opened.module is opened.module.base_model:
@@ -212,9 +213,11 @@ def generation_atlas(
             worst = worst.with_largest(found)
             within_limit(worst, model=opened.name)
             if row["n_keys"] != n_prompt + step:
+                alone = row["n_keys"] == 1
                 raise InvalidInputError(
                     f"model must keep the keys of all tokens, but {opened.name} keeps {row['n_keys']} of "
-                    f"{n_prompt + step}; give a shorter prompt than its window."
+                    f"{n_prompt + step}; "
+                    f"{'an encoder cannot write' if alone else 'give a shorter prompt than its window'}."
                 )
             rows.append(row)
             out = opened.module(input_ids=ids[:, -1:], past_key_values=cache, use_cache=True)
@@ -233,21 +236,6 @@ def generation_atlas(
         probability_difference=worst.probabilities,
         **whole,
     )
-
-
-def _loaded(folder: Any, tokenizer: Any) -> tuple[Any, Any]:
-    """The model of a folder with its head, and its tokenizer."""
-    checked = check_folder(folder)
-    options: Any = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    try:
-        model = required("transformers").AutoModelForCausalLM.from_pretrained(
-            checked, dtype="auto", **options
-        )
-    except Exception as error:  # transformers raises whatever a strange folder leads to
-        raise FileFormatError(
-            f"{folder} must hold a causal language model, but could not be loaded as one."
-        ) from error
-    return model.eval(), tokenizer if tokenizer is not None else tokenizer_of(checked)
 
 
 def _step(
@@ -275,7 +263,10 @@ def _step(
 
     watch(body, opened.places, inputs(), last=n - 1, show=compare)
     if len({one.layer.n_keys for one in layers}) != 1:
-        raise DimensionMismatchError("every layer must keep as many keys as the others, but some keep fewer.")
+        raise InvalidInputError(
+            f"every layer must keep as many keys as the others, but some of {opened.name} keep fewer; prompt "
+            "and n_steps together must fit into its smallest window."
+        )
     found = [
         (one.layer.index, h, measure_queries(one.layer, h)) for one in layers for h in range(one.layer.heads)
     ]

@@ -181,7 +181,7 @@ def router_load(
     ----------
     model : path, hub id or torch module
         A Hugging Face model of a family with experts (mixtral, qwen2_moe, qwen3_moe, olmoe, phimoe,
-        granitemoe and others).
+        granitemoe, gpt_oss).
     texts : str, or many of them
         As in :func:`hardmax.head_atlas`.
     dtype : str

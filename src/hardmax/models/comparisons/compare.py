@@ -300,8 +300,7 @@ def compare(
     if tuple(first.heads) != tuple(second.heads):
         raise InvalidInputError(
             f"a and b must have the same layers and heads to be compared head by head, but {first.name} has "
-            f"{first.n_layers} layers of {first.heads[0]} heads and {second.name} {second.n_layers} of "
-            f"{second.heads[0]}."
+            f"{_shape(first.heads)} and {second.name} {_shape(second.heads)}."
         )
     started = time.perf_counter()
     columns = [list(STATISTICS).index(name) for name in statistics]
@@ -360,3 +359,13 @@ def compare(
         notes=tuple(notes),
         seconds=time.perf_counter() - started,
     )
+
+
+def _shape(heads: Sequence[int]) -> str:
+    """Layers and heads in words.
+
+    >>> _shape((4, 4)), _shape((4, 2, 2))
+    ('2 layers of 4 heads', '3 layers of 4, 2, 2 heads')
+    """
+    per = f"{heads[0]}" if len(set(heads)) == 1 else ", ".join(map(str, heads))
+    return f"{len(heads)} layers of {per} heads"

@@ -102,11 +102,11 @@ class Disturbed(Protocol):
         ...
 
 
-def can_disturb(source: Any, text: str | None) -> bool:
-    """Whether the tokens of this text can be replaced in this model."""
+def can_disturb(source: Any, text: Any) -> bool:
+    """Whether the tokens of this text can be replaced in this model; encoded inputs and images cannot be."""
     if hasattr(source, "disturb"):
         return True
-    return text is not None and hasattr(source, "module") and _one_sequence(source)
+    return isinstance(text, str) and hasattr(source, "module") and _one_sequence(source)
 
 
 def _one_sequence(opened: Any) -> bool:
@@ -143,9 +143,10 @@ class Interventions:
                 "shows its attention; its information sets come from token_flow."
             )
         if not _one_sequence(opened):
+            why = "a decoder that reads an encoder" if opened.kinds else "scores that belong to no token"
             raise InvalidInputError(
                 f"model must read one sequence of tokens and nothing else to be disturbed, but {opened.name} "
-                "has a decoder that reads an encoder, or scores that belong to no token."
+                f"has {why}; its information sets come from token_flow."
             )
         if text is None:
             raise InvalidInputError("text must be a text for this model, but was None.")

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, FidelityError, UnsupportedModelError
+from hardmax.models.reading.captured import HARMLESS, Fields, with_sinks
 from hardmax.models.reading.families import FAMILIES, Family, QueryWay, attention_modules, output_weights
 from hardmax.models.reading.sources import CapturedLayer, RelativeKeys, required, softmax
 from hardmax.models.reading.watching import (
@@ -49,14 +50,6 @@ from hardmax.models.reading.watching import (
 LIMIT = 1e-4
 """Differences above this are not rounding; the model is refused."""
 
-# What families may hand to the interface without changing a score: windows are in the mask already, and the
-# rest is for other implementations.
-_HARMLESS = {
-    "block_sequence_ids", "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "is_causal",
-    "layer_idx", "max_length_k", "max_length_q", "output_attentions", "output_hidden_states",
-    "output_router_logits", "position_embeddings", "position_ids", "return_dict", "sliding_window",
-    "target_dtype", "token_type_ids", "use_cache",
-}  # fmt: skip
 _UNDERSTOOD = {"dropout", "position_bias", "scaling", "softcap"}
 
 _ROWS = 64
@@ -133,7 +126,7 @@ class _Notes:
 
     def _check(self, options: dict[str, Any]) -> None:
         given = {name for name, value in options.items() if value is not None}
-        strange = sorted(given - _HARMLESS - _UNDERSTOOD - ({"s_aux"} if self.family.sinks else set()))
+        strange = sorted(given - HARMLESS - _UNDERSTOOD - ({"s_aux"} if self.family.sinks else set()))
         reasons = [f"its attention takes {name!r}, which is not understood" for name in strange]
         if options.get("dropout"):
             reasons.append("it applies dropout to probabilities")
@@ -149,30 +142,29 @@ class _Notes:
         inputs = _array(states_of(self.arguments)[0])
         cos, sin = self._angles(module)
         way = QueryWay(module, self.family, heads, d_head, inputs, cos, sin)
-        keys, values = _array(key[0]), _array(value[0])
         present, bias = self._mask(mask, shape)
         bias = _sum(bias, self._position_bias(options.get("position_bias"), shape))
         if softcap is not None and not (bias is None and sinks is None):
             raise self._refused("its scores pass through a softcap before something is added to them")
+        fields: Fields = {
+            "queries": _array(query[0]),
+            "keys": _array(key[0]),
+            "values": _array(value[0]),
+            "present": present,
+            "bias": bias,
+        }
         if sinks is not None:
-            keys, values = (np.pad(rows, ((0, 0), (0, 1), (0, 0))) for rows in (keys, values))
-            present = np.pad(present, ((0, 0), (0, 1)), constant_values=True)
-            bias = _with_sinks(bias, _array(sinks), shape)
+            fields.update(with_sinks(fields, _array(sinks)))
         relative = options.get("relative")
         layer = CapturedLayer(
             index=index,
             inputs=inputs,
-            queries=_array(query[0]),
-            keys=keys,
-            values=values,
-            present=present,
             scale=float(d_head**-0.5 if scaling is None else scaling),
-            bias=bias,
             output_weights=output_weights(self.modules[module], self.family, heads),
             query_map=way.at,
             softcap=None if softcap is None else float(softcap),
             relative=None if relative is None else RelativeKeys(*(_array(part) for part in relative)),
-            null_keys=int(sinks is not None),
+            **fields,
         )
         for array in (layer.keys, layer.values, layer.present):
             array.setflags(write=False)
@@ -328,13 +320,6 @@ def _present_and_bias(mask: Any, shape: tuple[int, int, int]) -> tuple[Any, Any]
 def _by_position(bias: Any, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
     table = _array(bias.reshape(shape[0], -1, bias.shape[-1])[:, -shape[1] :, -shape[2] :])
     return np.broadcast_to(table, shape) if table.any() else None
-
-
-def _with_sinks(bias: NDArray[Any] | None, sinks: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[Any]:
-    """Biases (H, Q, N + 1), the last of which are learned scores that belong to no token."""
-    rows = np.zeros((shape[0], 1, shape[2]), dtype=sinks.dtype) if bias is None else bias
-    last = np.broadcast_to(sinks[:, None, None], (*rows.shape[:2], 1))
-    return np.broadcast_to(np.concatenate([rows, last], axis=2), (*shape[:2], shape[2] + 1))
 
 
 def _sum(a: NDArray[Any] | None, b: NDArray[Any] | None) -> NDArray[Any] | None:

@@ -2,8 +2,8 @@
 
 None of these packages is imported. What they hand over is told apart by the names of their entries and by
 shapes, and compared with the attention pattern that they hand over too, wherever there is one: queries that
-were captured before their rotation, or scores that pass through a cap, give other probabilities and are
-refused.
+were captured before their rotation, or scores to which something unknown was added, give other probabilities
+and are refused.
 """
 
 from __future__ import annotations
@@ -23,6 +23,16 @@ Fields = dict[str, Any]
 TOLERANCE = 1e-4
 """By how much rebuilt probabilities may differ from those that a tool has captured."""
 
+HARMLESS = {
+    "block_sequence_ids", "cache_position", "cu_seq_lens_k", "cu_seq_lens_q", "deterministic", "is_causal",
+    "layer_idx", "max_length_k", "max_length_q", "output_attentions", "output_hidden_states",
+    "output_router_logits", "position_embeddings", "position_ids", "return_dict", "sliding_window",
+    "target_dtype", "token_type_ids", "use_cache",
+}  # fmt: skip
+"""What families may hand to transformers' attention interface without changing a score: windows are in the
+mask already, and the rest is for other implementations."""
+
+_UNDERSTOOD = {"attention_mask", "dropout", "position_bias", "s_aux", "scaling", "softcap"}
 _LEAST = -1e30  # what is added to a score that nobody may read is below this
 
 
@@ -49,10 +59,14 @@ def of_arrays(
     causal: bool = False,
     scale: float | None = None,
     bias: Any = None,
+    softcap: float | None = None,
+    relative: Any = None,
+    sinks: Any = None,
     output_weights: Any = None,
     probabilities: Any = None,
 ) -> Fields:
-    """Fields from queries (H, Q, d), keys (G, N, d) and what belongs to them."""
+    """Fields from queries (H, Q, d), keys (G, N, d) and what belongs to them; ``relative`` is a pair of
+    arrays."""
     q, k = array(queries, "queries"), array(keys, "keys")
     for name, part in (("queries", q), ("keys", k)):
         if part.ndim != 3:
@@ -84,6 +98,14 @@ def of_arrays(
         raise DimensionMismatchError(
             f"bias must have the shape (H, Q, N) = {(heads, n_queries, n_keys)}, but has {added.shape}."
         )
+    if softcap is not None and not float(softcap) > 0:
+        raise InvalidInputError(f"softcap must be above 0, but was {softcap}.")
+    if softcap is not None and not (added is None and sinks is None):
+        raise InvalidInputError("softcap must be left out where there is a bias or sinks, but was given.")
+    if relative is not None and sinks is not None:
+        raise InvalidInputError("sinks must be left out where there are relative keys, but were given.")
+    if relative is not None:
+        relative = _relative(relative, (heads, n_queries, n_keys, d_head))
     x = np.concatenate(list(q), axis=1) if inputs is None else array(inputs, "inputs")
     if x.ndim != 2 or len(x) != n_queries:
         raise DimensionMismatchError(
@@ -100,8 +122,18 @@ def of_arrays(
         "present": may,
         "scale": d_head**-0.5 if scale is None else float(scale),
         "bias": added,
+        "softcap": None if softcap is None else float(softcap),
+        "relative": relative,
+        "null_keys": 0,
         "output_weights": None if output_weights is None else array(output_weights, "output_weights"),
     }
+    if sinks is not None:
+        scores = array(sinks, "sinks")
+        if scores.shape != (heads,) or not np.isfinite(scores).all():
+            raise DimensionMismatchError(
+                f"sinks must be one finite score per head, {heads}, but have the shape {scores.shape}."
+            )
+        found.update(with_sinks(found, scores))
     if probabilities is not None:
         off = difference(found, array(probabilities, "probabilities"))
         if not off <= TOLERANCE:
@@ -113,24 +145,65 @@ def of_arrays(
     return found
 
 
-def difference(fields: Fields, pattern: NDArray[Any]) -> float:
-    """The largest difference between rebuilt probabilities and a pattern (H, Q, N)."""
-    q, k = fields["queries"].astype(np.float64), fields["keys"].astype(np.float64)
-    if pattern.shape != (len(q), q.shape[1], k.shape[1]):
+def _relative(pair: Any, shape: tuple[int, int, int, int]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Relative keys (H, R, d) and which of them (Q, N) a query meets."""
+    heads, n_queries, n_keys, d_head = shape
+    keys, place = array(pair[0], "relative keys"), array(pair[1], "relative places")
+    if keys.ndim != 3 or (len(keys), keys.shape[2]) != (heads, d_head) or place.shape != (n_queries, n_keys):
         raise DimensionMismatchError(
-            f"the pattern must have the shape (H, Q, N) = {(len(q), q.shape[1], k.shape[1])}, but has "
+            f"relative must be keys (H, R, d) and places (Q, N) with H = {heads}, d = {d_head} and (Q, N) = "
+            f"{(n_queries, n_keys)}, but they have the shapes {keys.shape} and {place.shape}."
+        )
+    if place.dtype.kind not in "iu" or place.min(initial=0) < 0 or place.max(initial=0) >= keys.shape[1]:
+        raise InvalidInputError(
+            f"relative places must be whole numbers from 0 to {keys.shape[1] - 1}, but are others."
+        )
+    return keys, place
+
+
+def with_sinks(fields: Fields, sinks: NDArray[Any]) -> Fields:
+    """Fields that change when every head has a learned score (H,) of its own that belongs to no token: a null
+    key, the last one."""
+    queries, bias = fields["queries"], fields["bias"]
+    heads, n_queries, n_keys = len(queries), queries.shape[1], fields["keys"].shape[1]
+    rows = np.zeros((heads, 1, n_keys), dtype=sinks.dtype) if bias is None else bias
+    rows = np.broadcast_to(rows, (heads, *rows.shape[1:]))
+    last = np.broadcast_to(sinks[:, None, None], (*rows.shape[:2], 1))
+    return {
+        "keys": np.pad(fields["keys"], ((0, 0), (0, 1), (0, 0))),
+        "values": np.pad(fields["values"], ((0, 0), (0, 1), (0, 0))),
+        "present": np.pad(fields["present"], ((0, 0), (0, 1)), constant_values=True),
+        "bias": np.broadcast_to(np.concatenate([rows, last], axis=2), (heads, n_queries, n_keys + 1)),
+        "null_keys": 1,
+    }
+
+
+def difference(fields: Fields, pattern: NDArray[Any]) -> float:
+    """The largest difference between rebuilt probabilities and a pattern (H, Q, N), without null keys."""
+    q, k = fields["queries"].astype(np.float64), fields["keys"].astype(np.float64)
+    n_tokens = k.shape[1] - fields["null_keys"]
+    if pattern.shape != (len(q), q.shape[1], n_tokens):
+        raise DimensionMismatchError(
+            f"the pattern must have the shape (H, Q, N) = {(len(q), q.shape[1], n_tokens)}, but has "
             f"{pattern.shape}."
         )
-    scores = np.einsum("hqd,hnd->hqn", q, np.repeat(k, len(q) // len(k), axis=0)) * fields["scale"]
+    scores = np.einsum("hqd,hnd->hqn", q, np.repeat(k, len(q) // len(k), axis=0))
+    if fields["relative"] is not None:
+        more, place = fields["relative"]
+        met = np.einsum("hqd,hrd->hqr", q, more.astype(np.float64))
+        scores += np.take_along_axis(met, np.broadcast_to(place, (len(q), *place.shape)), axis=2)
+    scores = scores * fields["scale"]
     if fields["bias"] is not None:
         scores = scores + fields["bias"]
+    if fields["softcap"] is not None:
+        scores = fields["softcap"] * np.tanh(scores / fields["softcap"])
     scores = np.where(fields["present"], scores, -np.inf)
     top = scores.max(axis=2, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
     total = weights.sum(axis=2, keepdims=True)
     reads = total[..., 0] > 0  # what a tool says of queries that read nothing is arbitrary
     rebuilt = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-    return float(np.abs(rebuilt - pattern)[reads].max(initial=0.0))
+    return float(np.abs(rebuilt[..., :n_tokens] - pattern)[reads].max(initial=0.0))
 
 
 # TransformerLens
@@ -164,7 +237,8 @@ def of_transformer_lens(cache: Any, layer: int, *, batch: int = 0, causal: bool 
         raise InvalidInputError(
             f"cache must hold {start}attn.hook_pattern, with which the layer is compared, but does not."
         )
-    scale = _scale(config)
+    scale, cap = _scale(config), getattr(config, "attn_scores_soft_cap", None)
+    cap = None if cap is None or not float(cap) > 0 else float(cap)  # -1 for none
     made = []
     for swapped in (False, True):  # hook_rot_q has heads before tokens in some versions
         parts: list[NDArray[Any] | None] = []
@@ -180,7 +254,7 @@ def of_transformer_lens(cache: Any, layer: int, *, batch: int = 0, causal: bool 
             continue
         x = entry("attn.q.hook_in", "attn.hook_in", "ln1.hook_out", "ln1.hook_normalized", "hook_resid_pre")
         for may in _readable(pattern, causal):
-            made.append(of_arrays(q, k, v, inputs=x, present=may, scale=scale))
+            made.append(of_arrays(q, k, v, inputs=x, present=may, scale=scale, softcap=cap))
     if not made:
         raise DimensionMismatchError(
             f"the entries of {start}attn must be those of attention with one pattern per head, but have "
@@ -194,7 +268,7 @@ def of_transformer_lens(cache: Any, layer: int, *, batch: int = 0, causal: bool 
         raise FidelityError(
             f"{start}attn.hook_q and hook_k must give hook_pattern, but are {off:.2g} away: scores pass "
             "through something that the cache does not hold (a rotation without hook_rot_q, a bias of "
-            "positions, a cap). Read the model itself with hardmax.head_atlas, or give arrays."
+            "positions). Read the model itself with hardmax.head_atlas, or give arrays."
         )
     weights = _weights(model, layer)
     if weights is not None:
@@ -284,14 +358,30 @@ def of_nnsight(
         results = _value(output)
         weights = _value(results[1]) if isinstance(results, (tuple, list)) and len(results) > 1 else None
         pattern = None if weights is None else array(weights)[batch]
-    softcap = named.get("softcap")
-    if softcap is not None:
-        raise InvalidInputError("inputs must be of attention without a cap of scores, but softcap is given.")
+    strange = sorted({k for k, one in named.items() if one is not None} - HARMLESS - _UNDERSTOOD)
+    if strange or named.get("dropout"):
+        raise InvalidInputError(
+            f"inputs must be of attention whose options are understood, but it takes "
+            f"{strange[0] if strange else 'dropout'!r}."
+        )
+    if named.get("position_bias") is not None:
+        of_positions = array(named["position_bias"])
+        of_positions = of_positions[min(batch, len(of_positions) - 1)][..., : q.shape[1], : k.shape[1]]
+        bias = of_positions if bias is None else bias + of_positions
     x = None if hidden is None else array(_value(hidden))
     x = x[batch] if x is not None and x.ndim == 3 else x
-    scale = named.get("scaling")
     return of_arrays(
-        q, k, v, inputs=x, present=present, causal=causal, scale=scale, bias=bias, probabilities=pattern
+        q,
+        k,
+        v,
+        inputs=x,
+        present=present,
+        causal=causal,
+        scale=named.get("scaling"),
+        bias=bias,
+        softcap=named.get("softcap"),
+        sinks=named.get("s_aux"),
+        probabilities=pattern,
     )
 
 
@@ -322,7 +412,12 @@ def checked_layers(
     found = tuple(layers)
     if not found:
         raise InvalidInputError("layers must hold at least one layer, but were empty.")
-    sizes = {(one.n_queries, one.n_keys) for one in found}
+    sizes = {(one.n_queries, one.n_keys - one.null_keys) for one in found}
+    nulls = {one.null_keys for one in found}
+    if len(nulls) > 1:
+        raise InvalidInputError(
+            f"layers must have as many null keys as each other, but have {sorted(nulls)}."
+        )
     if len(sizes) > 1 or any(q != n for q, n in sizes):
         raise InvalidInputError(
             "layers must be of one sequence that reads itself, with as many queries as keys, but have "
@@ -336,4 +431,5 @@ def checked_layers(
     names = tuple(f"x{t + 1}" for t in range(n)) if tokens is None else tuple(map(str, tokens))
     if len(names) != n:
         raise InvalidInputError(f"tokens must be one per query, {n}, but there are {len(names)}.")
-    return found, names
+    whole = n + nulls.pop()  # so that null keys are tokens that ask nothing
+    return tuple(one.among(whole, 0, 0) for one in found), names + ("sink",) * (whole - n)

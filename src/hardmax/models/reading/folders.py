@@ -12,7 +12,7 @@ import io
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,11 +148,14 @@ def _check_tensors(path: Path) -> tuple[int, int]:
         ) from error
 
 
-def loaded(folder: Path) -> Any:
-    """The model of a checked folder, without its head, in the precision of its weights.
+def loaded(folder: Path, *, writes: bool = False) -> Any:
+    """The model of a checked folder, in the precision of its weights: without its head, or, where it
+    ``writes``, with the one over the vocabulary.
 
     Raises
     ------
+    InvalidInputError
+        When it shall write, but is no decoder by itself.
     UnsupportedModelError
         When its architecture is unknown, or its own code would be needed.
     FileFormatError
@@ -169,9 +172,15 @@ def loaded(folder: Path) -> Any:
     config.name_or_path = str(folder)
     family_of(SimpleNamespace(config=config, modules=list))  # refused before gigabytes are loaded
     _check_size(folder, config)
+    kind = transformers.AutoModelForCausalLM if writes else transformers.AutoModel
+    if writes and (getattr(config, "is_encoder_decoder", False) or type(config) not in kind._model_mapping):
+        raise InvalidInputError(
+            f"model must be a decoder that writes by itself, but {folder_name(folder)} ({config.model_type}) "
+            "is none; its atlas on a text comes from head_atlas."
+        )
     try:
         with _quiet():
-            model, report = transformers.AutoModel.from_pretrained(
+            model, report = kind.from_pretrained(
                 folder,
                 config=config,
                 dtype="auto",
@@ -185,7 +194,7 @@ def loaded(folder: Path) -> Any:
             f"{folder} must hold the weights that its config.json describes, but they could not be loaded "
             f"({first_line(error)})."
         ) from error
-    for reason in _misfits(model, report):
+    for reason in _misfits(model, report, unread=() if writes else _UNREAD):
         raise FileFormatError(f"{folder} must hold the weights that its config.json describes, but {reason}.")
     return model
 
@@ -216,11 +225,11 @@ def _check_size(folder: Path, config: Any) -> None:
         )
 
 
-def _misfits(model: Any, report: dict[str, Any]) -> Iterator[str]:
+def _misfits(model: Any, report: dict[str, Any], *, unread: Iterable[str]) -> Iterator[str]:
     """What is wrong with the weights that were loaded, from transformers' report."""
     for key in sorted(key for key, *_ in report["mismatched_keys"]):
         yield f"{key} has another shape; give the config.json that was saved with them"
-    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in _UNREAD))
+    missing = sorted(key for key in report["missing_keys"] if not any(part in key for part in unread))
     if missing:
         yield f"{len(missing)} are missing, {missing[0]} among them; they would be random numbers"
 

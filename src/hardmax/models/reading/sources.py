@@ -142,8 +142,10 @@ class CapturedLayer:
             The layer, counted from 0.
         **options
             ``inputs`` (Q, d_model), by default the queries side by side; ``present`` (Q, N) or
-            ``causal=True``; ``scale``, by default one over the root of d; ``bias`` (H, Q, N);
-            ``output_weights`` (H, d_model, e); and ``probabilities`` (H, Q, N), the tool's own attention
+            ``causal=True``; ``scale``, by default one over the root of d; ``bias`` (H, Q, N); ``softcap``;
+            ``relative``, a pair of arrays (:class:`RelativeKeys`); ``sinks`` (H,), a learned score of each
+            head that belongs to no token, which becomes a null key; ``output_weights``
+            (H, d_model, e); and ``probabilities`` (H, Q, N), the tool's own attention
             pattern: the layer must give it within 0.0001.
 
         Examples
@@ -153,7 +155,7 @@ class CapturedLayer:
         >>> layer.heads, layer.n_keys, round(layer.scale, 3)
         (4, 6, 0.354)
         """
-        return cls(index=index, **of_arrays(queries, keys, values, **options))
+        return cls._of(index, of_arrays(queries, keys, values, **options))
 
     @classmethod
     def from_transformer_lens(
@@ -181,7 +183,7 @@ class CapturedLayer:
         fields = of_transformer_lens(cache, layer, batch=batch, causal=causal)
         affine = fields.pop("query_affine", None)
         maps = None if affine is None else QueryMap(*affine)
-        return cls(index=layer, query_map=None if maps is None else lambda _: maps, **fields)
+        return cls._of(layer, {"query_map": None if maps is None else lambda _: maps, **fields})
 
     @classmethod
     def from_nnsight(
@@ -200,7 +202,8 @@ class CapturedLayer:
         ----------
         inputs : tuple and dict
             The saved ``.inputs`` of ``self_attn.source.attention_interface_1`` (``_0`` before nnsight 0.8):
-            queries, keys and values after rotation, the mask, and the scale.
+            queries, keys and values after rotation, the mask, the scale, a softcap, a bias of positions and
+            sinks. Other options are refused.
         output : tuple, optional
             Its saved ``.output``. With eager attention it holds the pattern, which the layer must give within
             0.0001.
@@ -212,7 +215,13 @@ class CapturedLayer:
         hidden : array (B, Q, d_model), optional
             What the query projection received.
         """
-        return cls(index=index, **of_nnsight(inputs, output, batch=batch, causal=causal, hidden=hidden))
+        return cls._of(index, of_nnsight(inputs, output, batch=batch, causal=causal, hidden=hidden))
+
+    @classmethod
+    def _of(cls, index: int, fields: dict[str, Any]) -> Self:
+        """A layer from fields by name, relative keys among them as a pair of arrays."""
+        pair = fields.pop("relative")
+        return cls(index=index, relative=None if pair is None else RelativeKeys(*pair), **fields)
 
     @property
     def heads(self) -> int:

@@ -129,7 +129,11 @@ def _facts(report: CorpusReport) -> list[tuple[str, int | None, str]]:
             None,
             "of the queries of a text are within 10\u00a0% of hardmax, mean over texts",
         ),
-        (str(len(verdict.described)), verdict.n_heads, "heads are so for at least half of their queries"),
+        (
+            str(len(verdict.described)),
+            verdict.n_heads,
+            "heads are near hardmax for at least half of their queries",
+        ),
         (number(float(top), 2), None, "probability of the winning key, median head"),
         (number(float(margin), 2), None, "temperatures by which it leads, median head"),
     ]
@@ -144,7 +148,8 @@ def _cells(record: CorpusHead) -> list[Cell]:
     for column in _COLUMNS:
         form = share_words if column.form == "share" else number
         mean, low, high = (part[column.field] for part in (record.mean, record.low, record.high))
-        ends = "" if math.isnan(low) else f"{form(low)} to {form(high)}".replace("\u00a0% to", " to")
+        alike = math.isnan(low) or form(low) == form(mean) == form(high)
+        ends = "" if alike else f"{form(low)} to {form(high)}".replace("\u00a0% to", " to")
         cells.append(Cell(column.field, "" if math.isnan(mean) else repr(mean), form(mean), ends))
     sink = shortened(record.sink, 12) if record.sink else "–"
     cells.append(
@@ -152,7 +157,7 @@ def _cells(record: CorpusHead) -> list[Cell]:
             "sink",
             str(record.sink_texts) if record.sink else "",
             sink,
-            f"{record.sink_texts} texts" if record.sink else "",
+            counted(record.sink_texts, "text") if record.sink else "",
         )
     )
     return cells

@@ -34,8 +34,8 @@ from hardmax.models.report.corpus_figures import corpus_figures
 from hardmax.models.report.corpus_page import corpus_heads_csv, corpus_page, texts_csv
 from hardmax.models.report.corpus_verdict import CorpusVerdict, corpus_verdict
 from hardmax.models.report.files import in_frame, timeless, write_report
-from hardmax.models.report.kept_attention import attention_places
-from hardmax.models.report.model_report import RULES, ModelReport, text_report
+from hardmax.models.report.kept_attention import attention_places, ends_of
+from hardmax.models.report.model_report import RULES, ModelReport, check_options, text_report
 from hardmax.models.report.svg import Figure
 from hardmax.models.report.verdict import percent
 from hardmax.models.spread import mean_intervals
@@ -62,13 +62,15 @@ class CorpusReport(Result):
     n_queries : array of int (texts, rows)
         Queries with a choice, for every head.
     n_keys : array of int (texts,)
+        The most keys that a query may read.
     keys_for_90 : array (texts,)
         How many keys hold 0.9 of the probability of a query: the median over queries and heads.
     goes : array (texts, rows, 5)
         The mean probability that a head gives to the token itself, the first and last token and neighbours
         (:data:`~hardmax.models.report.kept_attention.PLACES`).
     ends : tuple of str
-        What the first and the last token are, where they are the same on all texts; empty otherwise.
+        What the first and the last token that is read are, where they are the same on all texts and in all
+        layers; empty otherwise.
     openings : tuple of str
         How each text begins.
     full : array of int (n,)
@@ -185,16 +187,20 @@ class _TextRecorder(StatisticsRecorder):
         self._rule = RoutingRule.of("mass 0.9")
         self._goes: dict[tuple[int, int], Floats] = {}
         self._spread: list[Integers] = []
+        self._ends: list[tuple[int, int]] = []
+        self._n_keys = 0
 
     def __call__(self, layer: CapturedLayer) -> None:
         """Measure one layer."""
         super().__call__(layer)
+        self._ends.append(ends_of(layer.present, layer.null_keys))
+        self._n_keys = max(self._n_keys, int(layer.present.sum(axis=1).max()))
         for h in range(layer.heads):
             if (layer.index, h) in self._values:
                 ranked = ranked_keys(layer, h)
                 choice = ranked.may.sum(axis=1) > 1
                 self._spread.append(ranked.read(self._rule).sum(axis=1)[choice])
-                self._goes[layer.index, h] = attention_places(layer.probabilities(h), layer.null_keys)
+                self._goes[layer.index, h] = attention_places(layer, h)
 
     def measured(self, reading: Any) -> Measured:
         """What was found on the text that was read, ready for a file."""
@@ -203,8 +209,8 @@ class _TextRecorder(StatisticsRecorder):
             **super().measured(reading),
             "goes": np.array([self._goes[place] for place in self.rows]),
             "keys_for_90": float(np.median(spread)) if spread.size else float("nan"),
-            "n_keys": len(reading.key_tokens),
-            "ends": [reading.key_tokens[0], reading.key_tokens[-1]],
+            "n_keys": self._n_keys,
+            "ends": [[reading.key_tokens[at] for at in side] for side in zip(*self._ends, strict=True)],
         }
 
 
@@ -227,6 +233,7 @@ def corpus_report(
     names = tuple(named)
     wanted = _wanted(full, names)
     mean_intervals(np.zeros((2, 1)), confidence=confidence)  # a wrong confidence is said before any reading
+    check_options(source, named[names[0]], rules=rules, influence=influence)
     options: dict[str, Any] = {"layers": layers, "heads": heads}
     rows = StatisticsRecorder(source, **options).rows
     if not rows:
@@ -272,7 +279,7 @@ def corpus_report(
         progress=told("texts in full"),
     )
     reports = tuple(ModelReport._from_state(one["report"]) for one in again)
-    ends = [set(column) for column in zip(*(one["ends"] for one in found), strict=True)]
+    ends = [{word for one in found for word in one["ends"][side]} for side in (0, 1)]
     return CorpusReport(
         atlas=atlas,
         n_queries=np.array([one["n_queries"] for one in found], dtype=np.int64),

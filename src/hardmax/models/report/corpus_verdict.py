@@ -17,9 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.models.atlas.corpus_atlas import cut_to_range
-from hardmax.models.report.kept_attention import PLACES
-from hardmax.models.report.svg import CONTROL, number, shortened
-from hardmax.models.report.verdict import HALF, SHOWN, HeadRole, description_of, head_name, listed, percent
+from hardmax.models.report.kept_attention import place_names
+from hardmax.models.report.verdict import (
+    HALF,
+    SHOWN,
+    HeadRole,
+    described_heads,
+    description_of,
+    head_name,
+    listed,
+    percent,
+    places_of,
+    quoted,
+    roles_sentence,
+    sentences_of,
+)
 from hardmax.models.spread import mean_intervals
 from hardmax.networks.block import many
 from hardmax.results import plain
@@ -134,44 +146,30 @@ class CorpusVerdict:
             f"this model's attention on these {many(self.n_texts, 'text')}: for {self.share} of the queries "
             "of a text, over all heads, the winning key holds at least 0.9 of the probability."
         )
-        found = [first]
         if self.n_texts > 1:
             (low, least), (high, most) = self.extremes
-            found.append(
+            means = (
                 f"Numbers are means over texts; in brackets stand {100 * self.confidence:g} % intervals over "
                 f"texts. The share is smallest on {low} ({percent(least)}) and largest on {high} "
                 f"({percent(most)})."
             )
-        if not math.isnan(self.keys_for_90):
-            found.append(
-                f"The median query gives 0.9 of its attention to {number(self.keys_for_90)} of "
-                f"{number(self.n_keys)} keys."
-            )
-        if self.goes:
-            parts = [f"{percent(share)} to {place}" for place, share in self.goes.items()]
-            rest = max(0.0, 1.0 - sum(self.goes.values()))
-            found.append(f"Attention goes {listed([*parts, f'{percent(rest)} elsewhere'])}.")
         parts = [f"layer {layer}: {share}" for layer, share in self.layers if not math.isnan(share.mean)]
-        if parts[1:]:
-            found.append(f"By layer, the share of such queries is {listed(parts)}.")
-        return tuple(found)
+        found = sentences_of(self, first, parts)
+        return found if self.n_texts == 1 else (first, means, *found[1:])
 
     @property
     def follows(self) -> tuple[str, ...]:
         """What follows."""
         if not self.n_heads or self.description == "no":
             return ()
-        n = len(self.described)
-        named = listed([head_name(one) for one in self.described[:SHOWN]])
-        which = f" ({named}{', …' if n > SHOWN else ''})" if 0 < n < self.n_heads else ""
-        sure = ""
-        if self.n_texts > 1:
-            sure = f"; for {self.n_sure} of them the interval leaves one half out" if n else ""
-            sure += f", and {many(self.n_open, 'head')} may fall on either side" if self.n_open else ""
-        return (
-            f"Hardmax describes {n} of {many(self.n_heads, 'head')}{which}: on average over texts at least "
-            f"half of their queries{sure}.",
-        )
+        n, more = len(self.described), []
+        if self.n_texts > 1 and n:
+            more.append(f"for {self.n_sure} of them the interval leaves one half out")
+        if self.n_open:
+            more.append(f"{many(self.n_open, 'head')} may fall on either side of one half")
+        what = "at least half of their queries are near it" if n else "none has half of its queries near it"
+        found = "; ".join([f"{what}, on average over texts", *more])
+        return (f"Hardmax describes {described_heads(self)}: {found}.",)
 
     @property
     def look_first(self) -> tuple[str, ...]:
@@ -185,15 +183,9 @@ class CorpusVerdict:
             found.append(
                 f"Heads whose share differs most from text to text (standard deviation): {listed(parts)}."
             )
-        if self.roles:
-            parts = [f"{head_name(r)} reads {r.place} ({percent(r.share)})" for r in self.roles[:SHOWN]]
-            parts += [f"{len(self.roles) - SHOWN} more do so"] if len(self.roles) > SHOWN else []
-            found.append(f"Heads that mostly read one place: {listed(parts)}.")
+        found += roles_sentence(self.roles)
         if self.sinks:
-            parts = [
-                f"{shortened(s.token.translate(CONTROL), 20)} in {many(s.heads, 'head')}"
-                for s in self.sinks[:SHOWN]
-            ]
+            parts = [f"{quoted(s.token)} in {many(s.heads, 'head')}" for s in self.sinks[:SHOWN]]
             found.append(
                 f"Sinks, keys that win far more than their share on at least half of the texts, of "
                 f"{many(self.n_heads, 'head')}: {listed(parts)}."
@@ -252,15 +244,8 @@ def corpus_verdict(report: CorpusReport) -> CorpusVerdict:
         int(f(np.where(np.isnan(shares), worst, shares))) for f, worst in ((np.argmin, 2), (np.argmax, -1))
     )
     varying = sorted((h for h in heads if h.deviation > 0), key=lambda h: (-h.deviation, h.layer, h.head))
-    places = [
-        f"{place} ({shortened(word.translate(CONTROL), 12)})" if word else place
-        for place, word in zip(PLACES, ("", *report.ends, "", ""), strict=True)
-    ]
-    goes = report.goes.mean(axis=0)  # (rows, places)
-    roles = [
-        HeadRole(int(atlas.layer[row]), int(atlas.head[row]), places[i], float(goes[row, i]))
-        for row, i in np.argwhere(goes >= HALF)
-    ]
+    of = list(zip(atlas.layer.tolist(), atlas.head.tolist(), strict=True))
+    goes, roles = places_of(report.goes.mean(axis=0), of, place_names(*([word] for word in report.ends)))
     spread = report.keys_for_90[np.isfinite(report.keys_for_90)]
     return CorpusVerdict(
         n_texts=atlas.n_texts,
@@ -280,8 +265,8 @@ def corpus_verdict(report: CorpusReport) -> CorpusVerdict:
         varying=tuple(varying[:SHOWN]),
         keys_for_90=float(spread.mean()) if spread.size else math.nan,
         n_keys=float(report.n_keys.mean()),
-        goes=dict(zip(places, goes.mean(axis=0).tolist(), strict=True)),
-        roles=tuple(sorted(roles, key=lambda r: (-r.share, r.layer, r.head))),
+        goes=goes,
+        roles=roles,
         sinks=_sinks(report),
     )
 

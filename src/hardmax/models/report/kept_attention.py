@@ -17,7 +17,7 @@ what is kept, whatever the model.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from hardmax.models.influence.routing_flow import RankedKeys, RoutingRule, ranked_keys
 from hardmax.models.reading.sources import CapturedLayer, Source
+from hardmax.models.report.svg import CONTROL, shortened
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -212,7 +213,7 @@ class AttentionRecorder:
                 "scores": codes,
                 "low": low,
                 "step": step,
-                "goes": attention_places(layer.probabilities(head), layer.null_keys),
+                "goes": attention_places(layer, head),
             }
             for name, value in found.items():
                 self._parts.setdefault(name, []).append(value)
@@ -234,21 +235,49 @@ class AttentionRecorder:
         )
 
 
-def attention_places(probabilities: Floats, null_keys: int = 0) -> Floats:
-    """The mean probability that queries give to each of :data:`PLACES`; null keys are none of them.
+def ends_of(present: NDArray[np.bool_], null_keys: int = 0) -> tuple[int, int]:
+    """The first and the last token that some query may read: those of an encoder in cross-attention, no
+    padding and no null key.
 
-    >>> attention_places(np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])).round(2)
+    >>> ends_of(np.array([[False, True, True, True]]), null_keys=1)
+    (1, 2)
+    """
+    read = np.flatnonzero(present[:, : present.shape[1] - null_keys].any(axis=0))
+    return (int(read[0]), int(read[-1])) if read.size else (0, -1)
+
+
+def attention_places(layer: CapturedLayer, head: int) -> Floats:
+    """The mean probability that the queries of a head give to each of :data:`PLACES`; null keys are none.
+
+    >>> x = np.log([[[5, 5, 1e-9], [2, 3, 5], [1e-9, 10, 1e-9]]])
+    >>> layer = CapturedLayer.from_arrays(x, np.eye(3)[None], scale=1.0)
+    >>> attention_places(layer, 0).round(2)
     array([0.27, 0.07, 0.17, 0.33, 0.17])
     """
+    probabilities = layer.probabilities(head)
     reads = probabilities.sum(axis=1) > 0.5
     query, key = np.indices(probabilities.shape)
-    last = probabilities.shape[1] - null_keys - 1
-    places = [key == query, key == 0, key == last, key == query - 1, key == query + 1]
-    left, found = key <= last, []
+    first, last = ends_of(layer.present, layer.null_keys)
+    places = [key == query, key == first, key == last, key == query - 1, key == query + 1]
+    left, found = (first <= key) & (key <= last), []
     for place in places:
         found.append((probabilities * (place & left))[reads].sum() / max(1, reads.sum()))
         left &= ~place
     return np.array(found)
+
+
+def place_names(first: Iterable[str], last: Iterable[str]) -> list[str]:
+    """How :data:`PLACES` are called, with the first and the last token where they are always the same.
+
+    >>> place_names(["[CLS]", "[CLS]"], [".", "[SEP]"])[1:3]
+    ['the first token ([CLS])', 'the last token']
+    """
+    found = list(PLACES)
+    for i, words in ((1, set(first)), (2, set(last))):
+        word = words.pop() if len(words) == 1 else ""
+        if word:
+            found[i] += f" ({shortened(word.translate(CONTROL), 12)})"
+    return found
 
 
 def _columns(ranked: RankedKeys, n_keys: int) -> NDArray[np.int64]:

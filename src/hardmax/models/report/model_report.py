@@ -21,7 +21,7 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.atlas.head_atlas import AtlasRecorder, HeadAtlas, atlas_of
 from hardmax.models.influence.influence_report import InfluenceReport, report_of
 from hardmax.models.influence.interventions import CANDIDATES, can_disturb, disturb, text_influence
-from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
+from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, RoutingRule, TokenFlow
 from hardmax.models.reading.loading import read
 from hardmax.models.reading.sources import CapturedLayer
 from hardmax.models.report.files import in_frame, timeless, write_report
@@ -178,11 +178,7 @@ def text_report(
     progress: Progress | None = None,
 ) -> ModelReport:
     """What both papers say about a model that is open, on one text; options as in :func:`hardmax.report`."""
-    if influence and not can_disturb(source, text):
-        raise InvalidInputError(
-            "influence must be left out for a model whose tokens cannot be disturbed: it is measured "
-            "with other inputs in their place."
-        )
+    check_options(source, text, rules=rules, influence=influence)
     disturbs = bool(rules) and influence is not False and can_disturb(source, text)
     atlas = AtlasRecorder(
         source, layers=layers, heads=heads, progress=None if progress is None else partial(progress, "layers")
@@ -219,6 +215,17 @@ def text_report(
         about=getattr(source, "about", ""),
         attention=kept.kept() if kept else None,
     )
+
+
+def check_options(source: Any, text: Any, *, rules: Sequence[str], influence: bool | None) -> None:
+    """Refuse what cannot be done with a text, before anything is read."""
+    for rule in rules:
+        RoutingRule.of(rule)
+    if influence and not can_disturb(source, text):
+        raise InvalidInputError(
+            "influence must be left out for a model or an input whose tokens cannot be disturbed: it is "
+            "measured with other tokens in their place."
+        )
 
 
 def _read_out(position: int | None, tokens: Sequence[str], n_readable: Sequence[int]) -> int:

@@ -36,6 +36,7 @@ from hardmax.models.report.flow_figures import (
 from hardmax.models.report.head_figures import head_figures, layers_of, mean_of
 from hardmax.models.report.kept_attention import MOST_ROWS, KeptAttention, margins_of
 from hardmax.models.report.svg import CONTROL, Figure, drawing_style, figure_style, number, shortened
+from hardmax.models.report.verdict import quoted
 from hardmax.results import Result, strict
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def template(name: str) -> Template:
     environment = Environment(
         loader=FunctionLoader(_resource), autoescape=True, undefined=StrictUndefined, finalize=_visible
     )
-    environment.filters.update(many=counted, number=number, median=_median, joined=_joined)
+    environment.filters.update(many=counted, number=number, median=_median, joined=_joined, quoted=quoted)
     environment.globals.update(known_tokens=known_tokens, known_levels=known_levels)
     return environment.get_template(name)
 
@@ -255,7 +256,11 @@ def _facts(report: ModelReport) -> list[tuple[str, int | None, str]]:
     heads, verdict = report.atlas.heads, report.verdict
     facts: list[tuple[str, int | None, str]] = [
         (whole_percent(verdict.share), None, "of the queries are within 10\u00a0% of hardmax"),
-        (str(len(verdict.described)), len(heads), "heads are so for at least half of their queries"),
+        (
+            str(len(verdict.described)),
+            len(heads),
+            "heads are near hardmax for at least half of their queries",
+        ),
         (
             number(_median(r.top_probability for r in heads), 2),
             None,

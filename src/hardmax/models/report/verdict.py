@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.models.report.kept_attention import PLACES
+from hardmax.models.report.kept_attention import ends_of, place_names
 from hardmax.models.report.svg import CONTROL, number, shortened
 from hardmax.networks.block import many
 from hardmax.results import plain
@@ -104,7 +104,7 @@ class Verdict:
         The first heads by share of described queries, then by top probability.
     keys_for_90, n_keys : float, int
         The median number of keys that hold 0.9 of the probability of a query, NaN where it is not known, and
-        the number of keys.
+        the most keys that a query may read.
     goes : dict from str to float
         The share of all attention that goes to the token itself, to the first and last token and to
         neighbours; the rest goes elsewhere. Empty where it is not known.
@@ -167,35 +167,18 @@ class Verdict:
             "over all heads, the winning key holds at least 0.9 of the probability."
         )
         parts = [f"layer {layer}: {percent(n / m)}" for layer, n, m in self.layers if m]
-        by_layer = f"By layer, the share of such queries is {listed(parts)}." if parts[1:] else ""
-        spread = ""
-        if not math.isnan(self.keys_for_90):
-            spread = (
-                f"The median query gives 0.9 of its attention to {number(self.keys_for_90)} of {self.n_keys} "
-                "keys."
-            )
-        return tuple(s for s in (first, spread, self._where(), by_layer) if s)
-
-    def _where(self) -> str:
-        """Where attention goes, in a sentence."""
-        if not self.goes:
-            return ""
-        parts = [f"{percent(share)} to {place}" for place, share in self.goes.items()]
-        rest = max(0.0, 1.0 - sum(self.goes.values()))
-        return f"Attention goes {listed([*parts, f'{percent(rest)} elsewhere'])}."
+        return sentences_of(self, first, parts)
 
     @property
     def follows(self) -> tuple[str, ...]:
         """What follows for the rest of the page."""
-        n, named = len(self.described), listed([head_name(h) for h in self.described[:SHOWN]])
         if not self.n_heads or self.description == "no":
             return ()
-        heads = f"{n} of {many(self.n_heads, 'head')}"
-        which = f" ({named}{', …' if n > SHOWN else ''})" if 0 < n < self.n_heads else ""
+        heads = described_heads(self)
         if self.holds:
-            return (f"The report's sections on argmax describe {heads}{which}.",)
+            return (f"The report's sections on argmax describe {heads}.",)
         return (
-            f"The report's sections on argmax describe {heads}{which}; they are collapsed, because for the "
+            f"The report's sections on argmax describe {heads}; they are collapsed, because for the "
             "other heads the winning key is only one of many that are read.",
         )
 
@@ -210,13 +193,12 @@ class Verdict:
                 for h in self.hardest
             ]
             found.append(f"Hardest heads: {listed(parts)}.")
-        if self.roles:
-            parts = [f"{head_name(r)} reads {r.place} ({percent(r.share)})" for r in self.roles[:SHOWN]]
-            parts += [f"{len(self.roles) - SHOWN} more do so"] if len(self.roles) > SHOWN else []
-            found.append(f"Heads that mostly read one place: {listed(parts)}.")
+        found += roles_sentence(self.roles)
         if self.sinks:
-            named = [(shortened(s.token.translate(CONTROL), 20), s) for s in self.sinks[:SHOWN]]
-            parts = [f"{token} at position {s.position} in {many(s.heads, 'head')}" for token, s in named]
+            parts = [
+                f"{quoted(s.token)} at position {s.position} in {many(s.heads, 'head')}"
+                for s in self.sinks[:SHOWN]
+            ]
             found.append(
                 f"Sinks, keys that win far more than their share, of {many(self.n_heads, 'head')}: "
                 f"{listed(parts)}."
@@ -296,7 +278,7 @@ def verdict_of(
         described=tuple(head for head in order if head.within >= HALF),
         hardest=tuple(order[:SHOWN]),
         keys_for_90=float(np.median(spread)) if spread.size else math.nan,
-        n_keys=len(atlas.key_tokens),
+        n_keys=int(kept.readable.max()) if kept is not None else len(atlas.key_tokens),
         goes=goes,
         roles=roles,
         sinks=tuple(
@@ -309,18 +291,24 @@ def verdict_of(
 
 
 def _places(kept: KeptAttention, atlas: HeadAtlas) -> tuple[dict[str, float], tuple[HeadRole, ...]]:
-    """Where attention goes over all heads, and the heads that mostly go to one place."""
-    ends = {"the first token": atlas.key_tokens[0], "the last token": atlas.key_tokens[-1 - kept.null_keys]}
-    names = [
-        f"{place} ({shortened(ends[place].translate(CONTROL), 12)})" if place in ends else place
-        for place in PLACES
-    ]
+    ends = [ends_of(present, kept.null_keys) for present in kept.present]
+    names = place_names(*([atlas.key_tokens[at] for at in side] for side in zip(*ends, strict=True)))
     of = [(layer, head) for layer, n in enumerate(kept.heads) for head in range(n)]
+    return places_of(kept.goes, of, names)
+
+
+def places_of(
+    goes: NDArray[np.float64], of: Sequence[tuple[int, int]], names: Sequence[str]
+) -> tuple[dict[str, float], tuple[HeadRole, ...]]:
+    """Where attention goes over all heads, and the heads that mostly go to one place.
+
+    ``goes`` (rows, places) is what each head gives to each place, ``of`` its layer and head.
+    """
     roles = [
-        HeadRole(of[row][0], of[row][1], names[i], float(kept.goes[row, i]))
-        for row, i in np.argwhere(kept.goes >= HALF)
+        HeadRole(of[row][0], of[row][1], names[i], float(goes[row, i]))
+        for row, i in np.argwhere(goes >= HALF)
     ]
-    shares = dict(zip(names, kept.goes.mean(axis=0).tolist(), strict=True))
+    shares = dict(zip(names, goes.mean(axis=0).tolist(), strict=True))
     return shares, tuple(sorted(roles, key=lambda r: (-r.share, r.layer, r.head)))
 
 
@@ -393,6 +381,48 @@ def description_of(share: float) -> str:
     if math.isnan(share):
         return "no"
     return "good" if share >= _GOOD else "partial" if share >= _PARTIAL else "poor"
+
+
+def sentences_of(verdict: Any, first: str, layers: Sequence[str]) -> tuple[str, ...]:
+    """How well hardmax describes a model, from the numbers of a verdict: ``first``, to how many keys and
+    where attention goes, and the share of each layer in words."""
+    found = [first]
+    if not math.isnan(verdict.keys_for_90):
+        found.append(
+            f"The median query gives 0.9 of its attention to {number(verdict.keys_for_90)} of "
+            f"{number(verdict.n_keys)} keys."
+        )
+    if verdict.goes:
+        parts = [f"{percent(share)} to {place}" for place, share in verdict.goes.items()]
+        rest = max(0.0, 1.0 - sum(verdict.goes.values()))
+        found.append(f"Attention goes {listed([*parts, f'{percent(rest)} elsewhere'])}.")
+    if layers[1:]:
+        found.append(f"By layer, the share of such queries is {listed(layers)}.")
+    return tuple(found)
+
+
+def described_heads(verdict: Any) -> str:
+    """How many heads hardmax describes, and the first of them by name, where these are not all."""
+    n, named = len(verdict.described), listed([head_name(h) for h in verdict.described[:SHOWN]])
+    which = f" ({named}{', …' if n > SHOWN else ''})" if 0 < n < verdict.n_heads else ""
+    return f"{n} of {many(verdict.n_heads, 'head')}{which}"
+
+
+def roles_sentence(roles: Sequence[HeadRole]) -> list[str]:
+    """The heads that mostly read one place, in a sentence; none without such heads."""
+    parts = [f"{head_name(r)} reads {r.place} ({percent(r.share)})" for r in roles[:SHOWN]]
+    parts += [f"{len(roles) - SHOWN} more do so"] if len(roles) > SHOWN else []
+    return [f"Heads that mostly read one place: {listed(parts)}."] if parts else []
+
+
+def quoted(token: str) -> str:
+    """A token in a sentence: in quotes, unless it has brackets of its own.
+
+    >>> quoted("[CLS]"), quoted("the"), quoted(".")
+    ('[CLS]', '“the”', '“.”')
+    """
+    word = shortened(token.translate(CONTROL), 20)
+    return word if word.startswith(("[", "<")) and len(word) > 2 else f"“{word}”"
 
 
 def head_name(named: Any) -> str:
