@@ -269,7 +269,9 @@ def test_first_and_last_token_are_those_that_are_read(family, ends):
                 p = layer.probabilities(h)
                 first = np.mean([p[t, read[0]] for t in asks if t != read[0]] + [0.0] * (read[0] in asks))
                 last = np.mean([p[t, read[-1]] for t in asks if t != read[-1]] + [0.0] * (read[-1] in asks))
-                np.testing.assert_allclose(found.goes[i, row, 1:3], [first, last], atol=1e-12)
+                np.testing.assert_allclose(
+                    found.goes[i, row, 1:3], [first, last], atol=1e-5
+                )  # two passes in float32
                 row += 1
         assert found.n_keys[i] == widest
     over_texts = found.html().split('id="texts-section"')[0]
