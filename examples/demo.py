@@ -309,7 +309,7 @@ def main() -> int:
         print(f"\n[{time.perf_counter() - start:.0f} s] {text}", flush=True)
     (OUT / "counts.json").write_text(json.dumps(counts, indent=2) + "\n")
     print(f"\n{time.perf_counter() - start:.1f} s; the report, the pictures and counts.json are in {OUT}")
-    print("`hardmax claims check` checks every statement of both papers, in half a minute")
+    print("`hardmax claims check` checks every statement of the papers, in half a minute")
     return 0
 
 
