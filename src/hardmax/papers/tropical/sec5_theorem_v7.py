@@ -305,6 +305,19 @@ def _v7_with_ffn_skip(effort: Effort) -> Finding:
     return _counted(found, _saw_certificate(2, 3, 1, 1), besides=same, words="; as many units")
 
 
+def _as_the_ideal(size: tuple[int, int, int, int], variant: str) -> tuple[int, list[Any], bool]:
+    """Regions of a variant; points, one in each region, and whether its values there are the ideal map's."""
+    d, n, w, depth = size
+    network, ideal = sawtooth_network(*size, variant=variant), sawtooth_network(*size)
+    points = _middles(d, (2 * w * n) ** depth)
+    equal = all(network.exact_value(point) == ideal.exact_value(point) for point in points)
+    return n_regions(*size, variant), points, equal
+
+
+def _weights(layer: Any) -> dict[str, Any]:
+    return {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
+
+
 @claim("tropical.v7_genuine_d_plus_3", "Theorem V.7, as transformers are built", Verdict.PROVED).states(
     "Self-attention without biases, in which all tokens pass through the same layers, gives "
     "the same regions with d_model = d + 3.",
@@ -316,13 +329,9 @@ def _v7_with_ffn_skip(effort: Effort) -> Finding:
 def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
     size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
     d, n, w, depth = size
-    found = n_regions(*size, "genuine")
-    genuine, plain = sawtooth_network(*size, variant="genuine"), sawtooth_network(*size)
     pieces = (2 * w * n) ** depth
-    points = _middles(d, pieces)
-    equal = all(genuine.exact_value(point) == plain.exact_value(point) for point in points)
+    found, points, equal = _as_the_ideal(size, "genuine")
     layer, tokens = genuine_sawtooth(d, n, w)
-    weights = {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
     return holding(
         found == pieces**d and equal and tokens.shape[1] == d + 3,
         f"(d,N,w,L) = {size}: {found} regions, equal to the ideal map at {len(points)} points; tokens of "
@@ -330,7 +339,7 @@ def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
         {"regions": found, "points": len(points), "width": int(tokens.shape[1])},
         Certificate(
             "shared_layer",
-            {**weights, "tokens": tokens, "size": list(size)},
+            {**_weights(layer), "tokens": tokens, "size": list(size)},
             {"signatures": pieces**d, "width": d + 3},
         ),
     )
@@ -348,14 +357,10 @@ def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
 def _v7_genuine_d_plus_1(effort: Effort) -> Finding:
     size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
     d, n, w, depth = size
-    found = n_regions(*size, "narrow")
-    narrow, plain = sawtooth_network(*size, variant="narrow"), sawtooth_network(*size)
     pieces = (2 * w * n) ** depth
-    points = _middles(d, pieces)
-    equal = all(narrow.exact_value(point) == plain.exact_value(point) for point in points)
+    found, points, equal = _as_the_ideal(size, "narrow")
     layer, tokens = narrow_sawtooth(d, n, w)
     still = bool((layer(tokens)[:-1] == tokens[:-1]).all())
-    weights = {name: getattr(layer, name) for name in ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")}
     return holding(
         found == pieces**d and equal and still and tokens.shape == (n + 2, d + 1),
         f"(d,N,w,L) = {size}: {found} regions, equal to the ideal map at {len(points)} points; tokens of "
@@ -363,7 +368,7 @@ def _v7_genuine_d_plus_1(effort: Effort) -> Finding:
         {"regions": found, "points": len(points), "width": int(tokens.shape[1])},
         Certificate(
             "shared_layer",
-            {**weights, "tokens": tokens, "size": list(size)},
+            {**_weights(layer), "tokens": tokens, "size": list(size)},
             {"signatures": pieces**d, "width": d + 1},
         ),
     )
