@@ -305,7 +305,7 @@ def _v7_with_ffn_skip(effort: Effort) -> Finding:
     return _counted(found, _saw_certificate(2, 3, 1, 1), besides=same, words="; as many units")
 
 
-def _as_the_ideal(size: tuple[int, int, int, int], variant: str) -> tuple[int, list[Any], bool]:
+def _as_the_ideal(size: tuple[int, int, int, int], variant: Variant) -> tuple[int, list[Any], bool]:
     """Regions of a variant; points, one in each region, and whether its values there are the ideal map's."""
     d, n, w, depth = size
     network, ideal = sawtooth_network(*size, variant=variant), sawtooth_network(*size)
