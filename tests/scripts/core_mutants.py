@@ -6,11 +6,11 @@ certificates of linear programs, and the merging of cells into regions. Some are
 few, a bound halved); the others are drawn from all comparisons, sums, products, constants and conditions of
 the functions named in ``CORE``, with a seed.
 
-Each is applied to a copy of the sources, and tests that are part of `make test` run against that copy until
-one fails. The same tests first run against a copy in which the file has one more comment: so kernels are
-compiled there too, and the time is one to compare with. A mutant that takes five times as long, and a minute
-more, is stopped and counts as caught, by the limit: a proof that accepts too much can send an engine in
-circles.
+All of them stand in one copy of the sources, which is compiled once; a number in the environment chooses the
+one in force. For each, tests that are part of `make test` run until one fails. They first run with no mutant
+in force, which must pass and gives a time to compare with. A mutant that takes five times as long, and a
+minute more, is stopped and counts as caught, by the limit: a proof that accepts too much can send an engine
+in circles.
 
     python tests/scripts/core_mutants.py --jobs 2              # all of them: hours, resumable
     python tests/scripts/core_mutants.py --only sign_kernels   # parts of names
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import copy
 import hashlib
 import json
 import os
@@ -30,7 +31,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -299,43 +299,162 @@ def drawn(seed: int) -> Iterator[Mutant]:
             yield Mutant(name, file, text, text[: change.begin] + change.text + text[change.end :], tests)
 
 
+# Weaving ------------------------------------------------------------------------------------------------
+
+# Compiling the kernels takes minutes, running the tests seconds. So all mutants go into one copy of the
+# sources, and a number in the environment chooses one when the program runs.
+CHOOSING = """
+import ctypes
+import mmap
+import os
+
+from numba import types
+from numba.extending import intrinsic, overload
+
+MUTANT = int(os.environ.get("HARDMAX_MUTANT", "0"))
+
+# at a fixed address, which compiled kernels know although they outlive the process
+ADDRESS, FIXED = 0x100000000000, 0x100000
+_libc = ctypes.CDLL(None)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_long]
+_flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | FIXED
+assert _libc.mmap(ADDRESS, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, _flags, -1, 0) == ADDRESS
+ctypes.c_int64.from_address(ADDRESS).value = MUTANT
+
+
+@intrinsic
+def _load(typing_context):
+    def generate(context, builder, signature, arguments):
+        integer = context.get_value_type(types.int64)
+        return builder.load(builder.inttoptr(integer(ADDRESS), integer.as_pointer()))
+
+    return types.int64(), generate
+
+
+def chosen():
+    return MUTANT
+
+
+@overload(chosen)
+def _():
+    return lambda: _load()
+"""
+
+
+INSIDE = ("body", "orelse", "finalbody")
+
+
+def statements_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements inside a statement."""
+    for field in INSIDE:
+        if isinstance(inner := getattr(node, field, None), list):
+            yield inner
+
+
+def alike(one: ast.AST, other: ast.AST) -> bool:
+    return ast.dump(one) == ast.dump(other)
+
+
+def headless(node: ast.AST) -> str:
+    """A statement without the statements inside it."""
+    fields = {name: value for name, value in ast.iter_fields(node) if name not in INSIDE}
+    return type(node).__name__ + ast.dump(type(node)(**fields))
+
+
+def difference(old: list[ast.stmt], new: list[ast.stmt]) -> list[tuple[ast.stmt, list[ast.stmt]]]:
+    """The smallest statements of ``old`` that must be replaced to get ``new``, and by which."""
+    shorter = min(len(old), len(new))
+    begin = next((i for i in range(shorter) if not alike(old[i], new[i])), shorter)
+    same = next((i for i in range(shorter - begin) if not alike(old[-1 - i], new[-1 - i])), shorter - begin)
+    before, after = old[begin : len(old) - same], new[begin : len(new) - same]
+    if len(before) == len(after) == 1 and headless(before[0]) == headless(after[0]):
+        pairs = zip(statements_of(before[0]), statements_of(after[0]), strict=True)
+        different = [(a, b) for a, b in pairs if list(map(ast.dump, a)) != list(map(ast.dump, b))]
+        if len(different) == 1 and all(different[0]):
+            return difference(*different[0])
+    if not before:  # something was put in: it goes with a neighbour
+        at = min(begin, len(old) - 1)
+        return [(old[at], [old[at], *after] if at < begin else [*after, old[at]])]
+    return [(before[0], after), *((each, []) for each in before[1:])]
+
+
+def woven(text: str, mutants: dict[int, Mutant]) -> str:
+    """A source with all its mutants, each in force where ``chosen()`` is its number."""
+    tree = ast.parse(text)
+    instead: dict[int, list[tuple[int, list[ast.stmt]]]] = {}
+    for number, mutant in mutants.items():
+        changed = ast.parse(text.replace(mutant.before, mutant.after))
+        for statement, other in difference(tree.body, changed.body):
+            instead.setdefault(id(statement), []).append((number, copy.deepcopy(other)))
+
+    def weave(statements: list[ast.stmt]) -> list[ast.stmt]:
+        result = []
+        for statement in statements:
+            for inner in statements_of(statement):
+                inner[:] = weave(inner)
+            node = statement
+            for number, other in instead.get(id(statement), []):
+                test = ast.parse(f"chosen() == {number}", mode="eval").body
+                node = ast.If(test, other or [ast.Pass()], [node])
+            result.append(node)
+        return result
+
+    tree.body = weave(tree.body)
+    last = max(i for i, node in enumerate(tree.body) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    tree.body[last + 1 : last + 1] = ast.parse("from hardmax.mutants import chosen").body
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def weave_all(numbered: dict[int, Mutant], out: Path) -> Path:
+    """A copy of the sources with all mutants in it; the same one again for the same mutants."""
+    texts = {file: (SOURCES / file).read_text() for file in sorted({m.file for m in numbered.values()})}
+    for mutant in numbered.values():
+        if texts[mutant.file].count(mutant.before) != 1:
+            times = texts[mutant.file].count(mutant.before)
+            raise SystemExit(f"{mutant.before!r} stands {times} times in {mutant.file}.")
+    made = {
+        file: woven(text, {k: m for k, m in numbered.items() if m.file == file})
+        for file, text in texts.items()
+    } | {"mutants.py": CHOOSING}
+    digest = hashlib.sha256(json.dumps(made).encode()).hexdigest()[:12]
+    folder = out / f"woven-{digest}"
+    if not folder.exists():
+        started = out / f"woven-{digest}.partial"
+        shutil.rmtree(started, ignore_errors=True)
+        shutil.copytree(ROOT / "src", started)
+        for file, text in made.items():
+            (started / "hardmax" / file).write_text(text)
+        started.rename(folder)
+    return folder.resolve()
+
+
 # Running ------------------------------------------------------------------------------------------------
 
 
-def run(mutant: Mutant, limit: float | None, *, changed: bool = True) -> tuple[str, float]:
-    """Which test fails first against sources with a change, "" if none does; and after how many seconds.
-
-    Otherwise the source only has one more comment.
-    """
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+def run(sources: Path, tests: str, number: int, limit: float | None) -> tuple[str, float]:
+    """The first test that fails with a mutant in force (0: none), "" if none does; after how many seconds."""
+    environment = {**os.environ, "PYTHONPATH": str(sources), "HARDMAX_MUTANT": str(number)}
     environment.pop("NUMBA_CACHE_DIR", None)
-    command = [sys.executable, "-m", "pytest", *TESTS[mutant.tests], "-q", "-x", "-m", "not slow"]
+    command = [sys.executable, "-m", "pytest", *TESTS[tests], "-q", "-x", "-m", "not slow"]
     command += ["-p", "no:cacheprovider"]
-    with tempfile.TemporaryDirectory() as folder:
-        # compiled kernels come along: they are valid until a source changes
-        shutil.copytree(ROOT / "src", Path(folder) / "src", copy_function=os.link)
-        path = Path(folder) / "src" / "hardmax" / mutant.file
-        text = path.read_text()
-        if text.count(mutant.before) != 1:
-            raise SystemExit(f"{mutant.before!r} stands {text.count(mutant.before)} times in {mutant.file}.")
-        path.unlink()  # the other name of the file keeps its text
-        path.write_text(text.replace(mutant.before, mutant.after) if changed else f"{text}# the same\n")
-        environment["PYTHONPATH"] = str(Path(folder) / "src")
-        begin = time.monotonic()
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            said, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.communicate()
-            return "the limit", time.monotonic() - begin
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return "the limit", time.monotonic() - begin
     seconds = time.monotonic() - begin
     if process.returncode == 0:
         return "", seconds
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if not number:
+        print(said)
     return failed[0].partition(" - ")[0].partition(" ")[2] if failed else "no test, a crash", seconds
 
 
@@ -383,10 +502,19 @@ def main() -> int:
     log = {e["key"]: e for e in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
     if options.table:
         return table(mutants, log)
-    usual: dict[tuple[str, str], float] = {}
+    left = {number: mutant for number, mutant in enumerate(mutants, 1) if key_of(mutant) not in log}
+    sources = weave_all(dict(enumerate(mutants, 1)), options.out)
+    usual: dict[str, float] = {}
+    for tests in dict.fromkeys(mutant.tests for mutant in left.values()):
+        for what in ("compiling", "usual"):
+            failed, usual[tests] = run(sources, tests, 0, None)
+            if failed:
+                raise SystemExit(f"{tests}: {failed} fails although no mutant is chosen.")
+            print(f"{usual[tests]:5.0f} s  {what}: {tests}", flush=True)
 
-    def judge(mutant: Mutant) -> None:
-        failed, seconds = run(mutant, 60.0 + 5.0 * usual[mutant.file, mutant.tests])
+    def judge(number: int) -> None:
+        mutant = left[number]
+        failed, seconds = run(sources, mutant.tests, number, 60.0 + 5.0 * usual[mutant.tests])
         entry = {"key": key_of(mutant), "name": mutant.name, "failed": failed, "seconds": round(seconds, 1)}
         with path.open("a") as written:
             written.write(json.dumps(entry) + "\n")
@@ -395,14 +523,6 @@ def main() -> int:
             f"{seconds:5.0f} s  {'caught by ' + failed if failed else 'SURVIVED'}  {mutant.name}", flush=True
         )
 
-    left = [m for m in mutants if key_of(m) not in log]
-    for mutant in left:
-        if (mutant.file, mutant.tests) not in usual:
-            failed, seconds = run(mutant, None, changed=False)
-            if failed:
-                raise SystemExit(f"{mutant.tests}: {failed} fails without a change of {mutant.file}.")
-            usual[mutant.file, mutant.tests] = seconds
-            print(f"{seconds:5.0f} s  unchanged: {mutant.file}, {mutant.tests}", flush=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(judge, left))
     return table(mutants, log)
