@@ -2,7 +2,7 @@
 units, sums that cancel, coinciding hyperplanes, tied keys and ties behind ties, maxout, sawtooth; each
 reproducible from a number.
 
-``structured_instance(number)`` is the same everywhere: kind, dimension (1 to 4; 7 and 8, where only linear
+``structured_instance(number)`` is the same everywhere: kind, dimension (1 to 4; 7 to 10, where only linear
 programs search, if asked for), domain and weights follow from the number. Every seventh network has one
 number moved by a little, so that something that would be zero is not: whoever proves zeros must not prove
 these.
@@ -31,7 +31,7 @@ __all__ = ["STRUCTURED_KINDS", "judge_structured", "structured_instance", "struc
 Array = np.ndarray
 MOVED_EVERY, SEARCHED_EVERY = 7, 5  # coprime, so that every combination occurs with every kind
 # units of the first layer, by dimension; a rational enumeration takes some 50 ms
-MOST_UNITS = {1: 16, 2: 12, 3: 7, 4: 4, 7: 3, 8: 2}
+MOST_UNITS = {1: 16, 2: 12, 3: 7, 4: 4, 7: 3, 8: 2, 9: 2, 10: 2}
 
 
 class Structured:
@@ -104,7 +104,7 @@ def _quantised(draw: Structured) -> list:
 def _lattice(draw: Structured) -> list:
     """The maximum of minima of some affine functions, several of them equal, by three or four units per
     pair."""
-    n = draw.between(2, 5 if draw.d < 3 else 7 - draw.d)
+    n = draw.between(2, 5 if draw.d < 3 else max(2, 7 - draw.d))
     slopes, offsets = draw.numbers(n, draw.d), draw.numbers(n)
     size = 4 if draw.d > 2 or draw.coin() else int(draw.rng.choice([8, 16]))
     chosen = draw.rng.integers(0, n, size)

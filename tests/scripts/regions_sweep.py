@@ -33,9 +33,12 @@ def program(case: Instance) -> str:
     return PLANE_PROGRAM
 
 
+SWEEP = Sweep(case_of, judge, program, part=250, patience=120)
+
+
 def main() -> int:
     options = sweep_parser(__doc__, count=100_000, out="out/regions_sweep").parse_args()
-    return run_sweep(Sweep(case_of, judge, program, part=250, patience=120), options)
+    return run_sweep(SWEEP, options)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,12 @@ def program(case: Instance) -> str:
     return PROGRAM
 
 
+SWEEP = Sweep(rule_instance, judge_rules, program, part=250, patience=120)
+
+
 def main() -> int:
     options = sweep_parser(__doc__, count=25_000, out="out/rules_sweep").parse_args()
-    return run_sweep(Sweep(rule_instance, judge_rules, program, part=250, patience=120), options)
+    return run_sweep(SWEEP, options)
 
 
 if __name__ == "__main__":

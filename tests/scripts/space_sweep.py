@@ -30,18 +30,16 @@ def program(case: Instance, engine: str) -> str:
     return SPACE_PROGRAM.format(engine=ENGINES[engine].__name__)
 
 
+def sweep(engine: str) -> Sweep:
+    judge = partial(judge_space, engine=ENGINES[engine])
+    return Sweep(space_instance, judge, partial(program, engine=engine), part=100, patience=300)
+
+
 def main() -> int:
     parser = sweep_parser(__doc__, count=20_000, out="out/space_sweep")
     parser.add_argument("--engine", choices=list(ENGINES), default="front door", help="who enumerates")
     options = parser.parse_args()
-    sweep = Sweep(
-        space_instance,
-        partial(judge_space, engine=ENGINES[options.engine]),
-        partial(program, engine=options.engine),
-        part=100,
-        patience=300,
-    )
-    return run_sweep(sweep, options, f"{options.engine.replace(' ', '_')}_from")
+    return run_sweep(sweep(options.engine), options, f"{options.engine.replace(' ', '_')}_from")
 
 
 if __name__ == "__main__":

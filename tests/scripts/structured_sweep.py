@@ -32,15 +32,20 @@ def program(case: Instance) -> str:
     return PLANE_PROGRAM if case.domain.d == 2 else SPACE_PROGRAM.format(engine="enumerated")
 
 
+def sweep(kind: str | None = None, dimension: int | None = None) -> Sweep:
+    case_of = partial(structured_instance, kind=kind, dimension=dimension)
+    return Sweep(case_of, judge_structured, program, part=250, patience=120)
+
+
 def main() -> int:
     parser = sweep_parser(__doc__, count=100_000, out="out/structured_sweep")
     parser.add_argument("--kind", choices=list(STRUCTURED_KINDS), help="networks of this kind only")
-    parser.add_argument("--dimension", type=int, choices=(1, 2, 3, 4, 7, 8), help="of all; else drawn")
+    parser.add_argument("--dimension", type=int, choices=(1, 2, 3, 4, 7, 8, 9, 10), help="of all; else drawn")
     options = parser.parse_args()
-    case_of = partial(structured_instance, kind=options.kind, dimension=options.dimension)
-    sweep = Sweep(case_of, judge_structured, program, part=250, patience=120)
     where = "" if options.dimension is None else f" in dimension {options.dimension}"
-    return run_sweep(sweep, options, f"{options.kind or 'all kinds'}{where} from")
+    return run_sweep(
+        sweep(options.kind, options.dimension), options, f"{options.kind or 'all kinds'}{where} from"
+    )
 
 
 if __name__ == "__main__":
