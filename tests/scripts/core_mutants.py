@@ -28,6 +28,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -252,7 +253,9 @@ def _changed(node: ast.AST, text: str) -> Iterator[str]:
             yield f"({left})"
         case ast.BinOp(op=ast.Mult()):
             yield f"({ast.unparse(node.left)})"
-            yield f"(0.5 * {text})" if "." in text else f"({ast.unparse(node.right)})"
+            # half of it, unless it may be an index
+            is_float = re.search(r"\d\.|UNIT", text)
+            yield f"(0.5 * {text})" if is_float else f"({ast.unparse(node.right)})"
         case ast.Constant(value=bool()):
             yield str(not node.value)
         case ast.Constant(value=int()):
