@@ -21,7 +21,7 @@ $(shell rm -rf $(VENV))
 endif
 endif
 
-.PHONY: help demo models everything test test-slow test-cpus mutants trials soak lint format bench memory cluster experiments backtest theorems extremal sweep sweep-space sweep-structured sweep-extreme fuzz docs wheel-check clean
+.PHONY: help demo models everything test test-slow test-cpus mutants trials soak lint format bench memory cluster experiments backtest theorems extremal sweeps fuzz docs wheel-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -105,17 +105,8 @@ experiments: $(VENV)/has-plot ## train every experiment of the infoflow paper, q
 theorems: $(VENV)/has-test ## compute what stands behind docs/theorems.md, into docs/results/theorems.md (about two minutes)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) tests/scripts/theorems.py
 
-sweep: $(VENV)/has-test ## compare 100,000 random networks with rational arithmetic (about an hour, resumable)
-	@$(RUN) tests/scripts/regions_sweep.py
-
-sweep-space: $(VENV)/has-test ## the same beyond the plane: 20,000 networks (about a quarter of an hour, resumable)
-	@$(RUN) tests/scripts/space_sweep.py
-
-sweep-structured: $(VENV)/has-test ## the same for networks in which ties are the rule: 100,000 (about half an hour, resumable)
-	@$(RUN) tests/scripts/structured_sweep.py
-
-sweep-extreme: $(VENV)/has-test ## the same for numbers from 5e-324 to 1e308: 2,000 networks (about five minutes)
-	@$(RUN) tests/scripts/extreme_sweep.py --count 2000
+sweeps: $(VENV)/has-test ## go on comparing numbered networks with rational arithmetic, for an hour (resumable)
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) tests/scripts/sweeps.py --hours 1
 
 extremal: $(VENV)/has-test ## count the networks with the most cells again, replay the refutations, write docs/results/extremal.md (about two minutes)
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN) tests/scripts/extremal.py

@@ -3,7 +3,7 @@
 Every kind of network meets every kind of domain. Held against it are the signatures and their order, polygons
 (exactly), vertices within their bounds, witnesses with their margins, areas, maps, adjacent cells and what
 lies between them, and regions; every fourth network also with all decisions in rationals.
-``tests/scripts/regions_sweep.py`` goes on with as many more as asked for.
+``tests/scripts/sweeps.py --only plane`` goes on with as many more as asked for.
 """
 
 from __future__ import annotations

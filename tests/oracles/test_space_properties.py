@@ -4,7 +4,7 @@ rational enumerator.
 Every kind of network meets every kind of domain. Held against it are the signatures and their order, facets
 (exactly), witnesses with their margins, volumes, maps, adjacent cells and what lies between them, and
 regions; every fourth network also with all decisions in rationals, every sixth also by linear programs.
-``tests/scripts/space_sweep.py`` goes on with as many more as asked for.
+``tests/scripts/sweeps.py --only space`` goes on with as many more as asked for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Networks in which ties are the rule, against the rational enumerator.
 
-``tests/scripts/structured_sweep.py`` goes on with as many more as asked for.
+``tests/scripts/sweeps.py --only ties`` goes on with as many more as asked for.
 """
 
 from __future__ import annotations

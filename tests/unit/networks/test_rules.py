@@ -323,7 +323,7 @@ def test_scores_and_temperature_have_one_unit(rule):
 
 @pytest.mark.parametrize("number", [*range(60), 1531, 1831])  # the last two once had wrong cells
 def test_cells_of_small_networks_are_those_of_the_oracle(number):
-    """More of them: ``python tests/scripts/rules_sweep.py``."""
+    """More of them: ``python tests/scripts/sweeps.py --only rules``."""
     case = rule_instance(number)
     low, high = case.domain.low.numbers, case.domain.high.numbers
     expected = cells_by_rules(case.network, np.asarray(low).tolist(), np.asarray(high).tolist())
