@@ -1,6 +1,7 @@
 """The pages that are written by a program: the command line, the claims, the notation, the list of modules.
 
-    python docs/write.py                   write cli, notation, architecture and results/experiments anew
+    python docs/write.py                   write cli, notation, architecture, reliability and
+                                           results/experiments anew
     python docs/write.py replay            write the rules of the folders and the digests of the statements
                                            into replay.py, and its own SHA-256 into docs/replay.sha256
     python docs/write.py claims            write docs/claims.md anew: checks every claim, which takes half a
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import importlib
 import re
 import sys
 from collections import Counter
@@ -344,11 +346,29 @@ def write_replay() -> None:
     PUBLISHED.write_text(published())
 
 
+TABLES = re.compile(
+    r"(?<=<!-- tests/scripts/)(\w+)\.py --table -->\n\n.*?(?=<!-- end of the table -->)", re.DOTALL
+)
+
+
+def reliability_page(text: str) -> str:
+    """``docs/reliability.md`` with the tables that the kept records of long runs give."""
+    sys.path.insert(0, str(ROOT / "tests" / "scripts"))
+    import records
+
+    def made(found: re.Match[str]) -> str:
+        script = importlib.import_module(found[1])
+        return f"{found[1]}.py --table -->\n\n{script.table(records.read(script.RECORD))}\n\n"
+
+    return TABLES.sub(made, text)
+
+
 # Each page as it should be, given the page as it is.
 WRITERS: dict[str, Callable[[str], str]] = {
     "cli": lambda _: cli_page(),
     "notation": lambda _: notation_page(),
     "architecture": architecture_page,
+    "reliability": reliability_page,
     "results/experiments": lambda _: experiments_page(),
 }
 

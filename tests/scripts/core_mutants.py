@@ -14,7 +14,10 @@ in circles.
 
     python tests/scripts/core_mutants.py --jobs 2              # all of them: hours, resumable
     python tests/scripts/core_mutants.py --only sign_kernels   # parts of names
-    python tests/scripts/core_mutants.py --table               # what the log says
+    python tests/scripts/core_mutants.py --table               # what the record says
+
+``docs/results/mutants.json`` keeps what became of every mutant of the sources as they are; a run that was
+ended goes on from there.
 
 The exit code is 1 unless at least 95 % are caught.
 """
@@ -36,8 +39,11 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import records
+
+RECORD = records.RESULTS / "mutants.json"
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "hardmax"
 LADDER = "regions/engine/sign_kernels.py"
@@ -148,6 +154,12 @@ CORE: dict[str, tuple[str, int, str]] = {
     MERGING: ("maps", 15, ""),
     EXACT_MAPS: ("maps", 15, ""),
 }
+
+
+LIMIT, CRASH = "the limit", "no test, a crash"
+
+# Why nothing is wrong with a mutant that no test notices.
+HARMLESS: dict[str, str] = {}
 
 
 class Mutant(NamedTuple):
@@ -451,14 +463,14 @@ def run(sources: Path, tests: str, number: int, limit: float | None) -> tuple[st
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         process.communicate()
-        return "the limit", time.monotonic() - begin
+        return LIMIT, time.monotonic() - begin
     seconds = time.monotonic() - begin
     if process.returncode == 0:
         return "", seconds
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if not number:
         print(said)
-    return failed[0].partition(" - ")[0].partition(" ")[2] if failed else "no test, a crash", seconds
+    return failed[0].partition(" - ")[0].partition(" ")[2] if failed else CRASH, seconds
 
 
 def key_of(mutant: Mutant) -> str:
@@ -469,43 +481,28 @@ def key_of(mutant: Mutant) -> str:
     ]
 
 
-def table(mutants: list[Mutant], log: dict[str, dict]) -> int:
-    """What was caught, file by file, and every survivor."""
-    print("| file | mutants | caught | by the limit or a crash | survived |\n|---|---|---|---|---|")
-    tried = [(m, log[key_of(m)]) for m in mutants if key_of(m) in log]
-    for file in sorted({m.file for m, _ in tried}):
-        of_file = [entry["failed"] for m, entry in tried if m.file == file]
-        odd = sum(failed in ("the limit", "no test, a crash") for failed in of_file)
-        print(f"| {file} | {len(of_file)} | {sum(map(bool, of_file))} | {odd} | {of_file.count('')} |")
-    caught = sum(bool(entry["failed"]) for _, entry in tried)
-    print(f"\n{caught} of {len(tried)} caught, {len(mutants) - len(tried)} not tried yet\n")
-    for mutant, entry in tried:
-        if not entry["failed"]:
-            print(f"- survived: {mutant.name}")
-    return 0 if tried and caught >= 0.95 * len(tried) else 1
+def table(record: dict[str, dict[str, str]]) -> str:
+    """What was caught, file by file, and every survivor with the reason why it is harmless."""
+    lines: list[tuple[object, ...]] = []
+    for file in sorted({entry["file"] for entry in record.values()}):
+        failed = [entry["failed"] for entry in record.values() if entry["file"] == file]
+        odd = sum(each in (LIMIT, CRASH) for each in failed)
+        lines.append((f"`{file}`", len(failed), sum(map(bool, failed)), odd, failed.count("")))
+    sums = (sum(column) for column in zip(*(line[1:] for line in lines), strict=True))
+    head = ("file", "mutants", "caught", "of these by the limit or a crash", "survived")
+    survivors = [entry["name"] for entry in record.values() if not entry["failed"]]
+    said = [f"- `{name}`: {HARMLESS.get(name, 'not explained.')}" for name in survivors]
+    return "\n".join([records.rows(head, *lines, ("all", *sums)), *(["", *said] if said else [])])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="*", default=[], help="parts of names of mutants")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
-    parser.add_argument("--out", type=Path, default=Path("out/core_mutants"), help="folder of the log")
-    parser.add_argument("--table", action="store_true", help="only show what the log says")
-    options = parser.parse_args()
-    mutants = [
-        m
-        for m in (*BY_HAND, *drawn(options.seed))
-        if not options.only or any(o in m.name for o in options.only)
-    ]
+def try_all(mutants: list[Mutant], record: dict[str, Any], options: argparse.Namespace) -> None:
+    """Those that are not in the record; what it says of other sources is taken out."""
+    known = {key_of(mutant) for mutant in mutants}
+    if not options.only:
+        for key in [key for key in record if key not in known]:
+            del record[key]
+    left = {number: mutant for number, mutant in enumerate(mutants, 1) if key_of(mutant) not in record}
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / "log.jsonl"
-    log = {e["key"]: e for e in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
-    if options.table:
-        return table(mutants, log)
-    left = {number: mutant for number, mutant in enumerate(mutants, 1) if key_of(mutant) not in log}
     sources = weave_all(dict(enumerate(mutants, 1)), options.out)
     usual: dict[str, float] = {}
     for tests in dict.fromkeys(mutant.tests for mutant in left.values()):
@@ -515,20 +512,43 @@ def main() -> int:
                 raise SystemExit(f"{tests}: {failed} fails although no mutant is chosen.")
             print(f"{usual[tests]:5.0f} s  {what}: {tests}", flush=True)
 
-    def judge(number: int) -> None:
+    def judge(number: int) -> str:
         mutant = left[number]
         failed, seconds = run(sources, mutant.tests, number, 60.0 + 5.0 * usual[mutant.tests])
-        entry = {"key": key_of(mutant), "name": mutant.name, "failed": failed, "seconds": round(seconds, 1)}
-        with path.open("a") as written:
-            written.write(json.dumps(entry) + "\n")
-        log[entry["key"]] = entry
         print(
-            f"{seconds:5.0f} s  {'caught by ' + failed if failed else 'SURVIVED'}  {mutant.name}", flush=True
+            f"{seconds:5.0f} s  {f'caught by {failed}' if failed else 'SURVIVED'}  {mutant.name}", flush=True
         )
+        return failed
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(judge, left))
-    return table(mutants, log)
+        for number, failed in zip(left, pool.map(judge, left), strict=True):
+            mutant = left[number]
+            record[key_of(mutant)] = {"file": mutant.file, "name": mutant.name, "failed": failed}
+            records.write(options.record, record)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names of mutants")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
+    parser.add_argument("--out", type=Path, default=Path("out/core_mutants"), help="folder of the sources")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--table", action="store_true", help="try nothing")
+    options = parser.parse_args()
+    mutants = [
+        m
+        for m in (*BY_HAND, *drawn(options.seed))
+        if not options.only or any(o in m.name for o in options.only)
+    ]
+    record = records.read(options.record)
+    if not options.table:
+        try_all(mutants, record, options)
+    print(table(record))
+    failed = [entry["failed"] for entry in record.values()]
+    return 0 if failed and sum(map(bool, failed)) >= 0.95 * len(failed) else 1
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 Every mutant has a number. It decides the file that is changed, how, and whether the digest is computed anew,
 as somebody would who means harm; ``--kind plane --only 4711`` repeats one. Mutants run in child processes,
 many in each, with a limit of memory and of time; a child that dies is named after the mutant on which it
-died. A log remembers what was done, so that a run that was interrupted goes on.
+died. ``docs/results/fuzz.json`` keeps which numbers were tried and what became of them, so that a run that
+was interrupted goes on.
 
     python tests/scripts/fuzz_files.py --count 1000
+    python tests/scripts/fuzz_files.py --table           # what the record says
 
 Outcomes: ``refused`` with a sentence of ours; ``equal``: what changed means nothing; ``noticed``: read, and
 ``verify()`` says that it is wrong; ``another``: a digest was computed anew and the contents fit together, so
@@ -24,7 +26,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 import zipfile
 from collections import Counter
@@ -39,10 +40,14 @@ import numpy as np
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
 
+import records  # noqa: E402
+
 import hardmax as hm  # noqa: E402
 from hardmax import storage  # noqa: E402
 from hardmax.errors import HardmaxError  # noqa: E402
 
+RECORD = records.RESULTS / "fuzz.json"
+OUTCOMES = ("refused", "equal", "noticed", "another")
 FAILURES = ("WRONG", "TRACEBACK", "CRASH", "HANG", "MEMORY")
 MOST_MEMORY = 4 << 30  # bytes
 MOST_SECONDS = 60
@@ -74,6 +79,7 @@ class Kind:
     """Files of one kind: the originals, how they are used, and how they are changed."""
 
     name: str
+    words: str
     originals: Callable[[], dict[str, bytes]]
     use: Callable[[bytes, str], tuple[str, bool]]  # a fingerprint of what was read; whether all is well
     mutate: Callable[[Rng, str, bytes], tuple[str, bytes, bool]]  # words, content, whether sealed anew
@@ -652,17 +658,17 @@ def onnx_files() -> dict[str, bytes]:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("result", saved_results, use_result, change_archive),
-        Kind("regions", region_sets, use_result, change_archive),
-        Kind("checkpoint", checkpoints, use_checkpoint, change_archive),
-        Kind("arrays", arrays, use_arrays, change_array_file),
-        Kind("trained model", models, use_model, change_safetensors),
-        Kind("study", study_files, use_study, change_text),
-        Kind("onnx", onnx_files, use_onnx, change_onnx),
-        Kind("model folder", folders, use_folder, change_safetensors),
+        Kind("result", "results of all kinds", saved_results, use_result, change_archive),
+        Kind("regions", "cells in every dimension", region_sets, use_result, change_archive),
+        Kind("checkpoint", "checkpoints", checkpoints, use_checkpoint, change_archive),
+        Kind("arrays", "arrays (npy, npz, csv)", arrays, use_arrays, change_array_file),
+        Kind("trained model", "trained models (safetensors)", models, use_model, change_safetensors),
+        Kind("study", "studies and runs", study_files, use_study, change_text),
+        Kind("onnx", "ONNX", onnx_files, use_onnx, change_onnx),
+        Kind("model folder", "folders of Hugging Face models", folders, use_folder, change_safetensors),
     )
 }
-SHARE = {"model folder": 0.02, "checkpoint": 1.0}  # of the mutants of the others: these take longer
+SHARE = {"model folder": 0.02, "onnx": 0.1}  # of the mutants of the others: these take longer
 
 
 # Running
@@ -801,6 +807,38 @@ def run_corpus() -> int:
     return 1 if any(tally[outcome] for outcome in FAILURES) else 0
 
 
+def fuzz_on(record: dict[str, Any], options: argparse.Namespace) -> None:
+    """Try so many mutants of each kind as are not in the record yet."""
+    for kind in options.kind or KINDS:
+        empty = {"numbers": [], "tried": 0, "outcomes": {}, "failures": {}, "commits": []}
+        entry = record.setdefault(kind, empty)
+        wanted, version = int(options.count * SHARE.get(kind, 1.0)), records.commit()
+        while entry["tried"] < wanted:
+            size = min(options.batch_size, wanted - entry["tried"])
+            low, high = records.next_part(entry["numbers"], 0, size)
+            results = supervised(kind, list(range(low, high)))
+            entry["numbers"] = records.joined([*entry["numbers"], [low, high]])
+            entry["tried"] += len(results)
+            entry["outcomes"] = Counter(entry["outcomes"]) + Counter(outcome for _, outcome, _ in results)
+            entry["commits"] = list(dict.fromkeys([*entry["commits"], version]))
+            for number, outcome, about in results:
+                if outcome in FAILURES:
+                    entry["failures"][str(number)] = f"{outcome}: {about}"
+                    print(f"{outcome} {kind} {number}: {about}", flush=True)
+            records.write(options.record, record)
+            print(f"{kind}: {entry['tried']:,} of {wanted:,}", flush=True)
+
+
+def table(record: dict[str, Any]) -> str:
+    """Of the record, as docs/reliability.md shows it."""
+    lines: list[tuple[object, ...]] = []
+    for kind, entry in record.items():
+        outcomes = (entry["outcomes"].get(outcome, 0) for outcome in OUTCOMES)
+        lines.append((KINDS[kind].words, entry["tried"], *outcomes, len(entry["failures"])))
+    sums = (sum(column) for column in zip(*(line[1:] for line in lines), strict=True))
+    return records.rows(("files", "tried", *OUTCOMES, "failed"), *lines, ("all", *sums))
+
+
 def main() -> int:
     if sys.argv[1:2] == ["--batch"]:
         run_batch(sys.argv[2], [int(number) for number in sys.argv[3:]])
@@ -808,13 +846,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=20_000, help="mutants of each kind")
-    parser.add_argument("--start", type=int, default=0, help="the first number")
+    parser.add_argument("--count", type=int, default=20_000, help="mutants of each kind in the record")
     parser.add_argument("--kind", choices=list(KINDS), action="append", help="only these kinds")
     parser.add_argument("--only", type=int, nargs="+", help="only these numbers, in this process")
     parser.add_argument("--corpus", action="store_true", help="the mutants that once failed, in this process")
+    parser.add_argument("--table", action="store_true", help="try nothing")
     parser.add_argument("--batch-size", type=int, default=500)
-    parser.add_argument("--out", type=Path, default=Path("out/fuzz"))
+    parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()
     if options.corpus:
         return run_corpus()
@@ -823,43 +861,11 @@ def main() -> int:
             for number in options.only:
                 print(kind, number, *outcome_of(kind, number), flush=True)
         return 0
-    options.out.mkdir(parents=True, exist_ok=True)
-    log = options.out / "log.jsonl"
-    done: dict[tuple[str, int], str] = {}
-    if log.exists():
-        for line in log.read_text().splitlines():
-            try:
-                kind, number, outcome = json.loads(line)
-            except ValueError:
-                continue  # cut off
-            done[kind, number] = outcome
-    failed, begin = 0, time.monotonic()
-    counts: dict[str, Counter[str]] = {}
-    for kind in options.kind or KINDS:
-        count = int(options.count * SHARE.get(kind, 1.0))
-        wanted = list(range(options.start, options.start + count))
-        tally = counts[kind] = Counter(done[kind, n] for n in wanted if (kind, n) in done)
-        todo = [number for number in wanted if (kind, number) not in done]
-        for at in range(0, len(todo), options.batch_size):
-            results = supervised(kind, todo[at : at + options.batch_size])
-            with log.open("a") as file:
-                for number, outcome, about in results:
-                    tally[outcome] += 1
-                    file.write(json.dumps([kind, number, outcome]) + "\n")
-                    if outcome in FAILURES:
-                        print(f"{outcome} {kind} {number}: {about}", flush=True)
-            if len(todo) > options.batch_size:
-                seconds = time.monotonic() - begin
-                print(f"{kind}: {at + len(results)} of {len(todo)}, {seconds:.0f} s", flush=True)
-        failed += sum(tally[outcome] for outcome in FAILURES)
-    columns = ("refused", "equal", "noticed", "another", *FAILURES)
-    print(f"{'kind':<14} {'tried':>8} " + " ".join(f"{column:>9}" for column in columns))
-    total: Counter[str] = Counter()
-    for kind, tally in counts.items():
-        total += tally
-        print(f"{kind:<14} {tally.total():>8} " + " ".join(f"{tally[column]:>9}" for column in columns))
-    print(f"{'all':<14} {total.total():>8} " + " ".join(f"{total[column]:>9}" for column in columns))
-    return 1 if failed else 0
+    record = records.read(options.record)
+    if not options.table:
+        fuzz_on(record, options)
+    print(table(record))
+    return 1 if any(entry["failures"] for entry in record.values()) else 0
 
 
 if __name__ == "__main__":

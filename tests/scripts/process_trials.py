@@ -10,35 +10,34 @@ version, cut off. *interrupts*: Ctrl-C at a random moment between the start and 
 random moments of enumerations with a checkpoint, studies, corpora and saves, each begun again until it is
 done; then everything must be there once, equal to what an undisturbed run gives.
 
-Trials have numbers, which decide everything that is random. Finished ones stand in a log; the same command
-with the same sources goes on from there. The table is what docs/reliability.md shows. The exit code is 1 if
-something failed.
+Trials have numbers, which decide everything that is random. ``docs/results/processes.json`` keeps the
+finished ones; the same command goes on from there. The exit code is 1 if something failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import random
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import records
 
 import hardmax as hm
 
 TESTS = Path(__file__).resolve().parents[1]
+RECORD = records.RESULTS / "processes.json"
 PATIENCE = 180.0
 MLP = "mlp:2,8,8,1,seed=0"
 COMMANDS = {
@@ -94,14 +93,6 @@ ARRAYS = ("bits", "vertices", "witnesses", "linear", "offset", "region_of_cell")
 
 
 # Running ------------------------------------------------------------------------------------------------
-
-
-def fingerprint() -> str:
-    """Of the sources that are tried and of this file: a log is worth nothing for others."""
-    digest = hashlib.sha256(Path(__file__).read_bytes())
-    for path in sorted(Path(hm.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 class Ended(Exception):
@@ -206,7 +197,7 @@ SURROUNDINGS = (
 )
 
 
-def surroundings(number: int) -> tuple[str, list[str]]:
+def surroundings(number: int) -> tuple[str, list[str], int]:
     """One command in one of the surroundings."""
     situation = SURROUNDINGS[number % len(SURROUNDINGS)]
     name = list(COMMANDS)[number // len(SURROUNDINGS) % len(COMMANDS)]
@@ -256,7 +247,7 @@ def surroundings(number: int) -> tuple[str, list[str]]:
         problems += (
             problems_of_made(folder, code) if name in WRITES and situation != "no room for files" else []
         )
-    return situation, [f"{name}: {problem}" for problem in problems]
+    return situation, [f"{name}: {problem}" for problem in problems], 1
 
 
 # Caches -------------------------------------------------------------------------------------------------
@@ -275,7 +266,7 @@ CACHES = (
 )
 
 
-def caches(number: int) -> tuple[str, list[str]]:
+def caches(number: int) -> tuple[str, list[str], int]:
     """Kernels are compiled or loaded, whatever the cache is like."""
     situation = CACHES[number % len(CACHES)]
     chance = random.Random(number)
@@ -331,7 +322,7 @@ def caches(number: int) -> tuple[str, list[str]]:
         if again != expected:
             problems.append(f"afterwards: {again}")
         problems += leftovers(folder)
-    return situation, problems
+    return situation, problems, 1
 
 
 # Interrupts ---------------------------------------------------------------------------------------------
@@ -350,7 +341,7 @@ def _seconds(name: str) -> float:
     return _usual[name]
 
 
-def interrupts(number: int) -> tuple[str, list[str]]:
+def interrupts(number: int) -> tuple[str, list[str], int]:
     """Ctrl-C at a random moment; every tenth time with an empty cache of kernels."""
     chance = random.Random(number)
     name = chance.choice(sorted(COMMANDS))
@@ -383,7 +374,7 @@ def interrupts(number: int) -> tuple[str, list[str]]:
         if late > 20.0:
             problems.append(f"ended only {late:.0f} s after the interrupt")
     phase = "with an empty cache" if empty else "with compiled kernels"
-    return f"Ctrl-C {phase}", [f"{name} at {moment:.2f} s, exit code {code}: {p}" for p in problems]
+    return f"Ctrl-C {phase}", [f"{name} at {moment:.2f} s, exit code {code}: {p}" for p in problems], 1
 
 
 # Kills --------------------------------------------------------------------------------------------------
@@ -402,18 +393,18 @@ def _killed(folder: Path, arguments: list[str], chance: random.Random, longest: 
     return kills
 
 
-def kills(number: int) -> tuple[str, list[str]]:
+def kills(number: int) -> tuple[str, list[str], int]:
     """Four kills of one of the four, and what is there at the end."""
     what = ("enumerations", "studies", "corpora", "saves")[number % 4]
     chance = random.Random(number)
-    problems = []
+    problems, count = [], 0
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         if what == "enumerations":
             arguments = ["-c", CELLS]
-            _killed(folder, arguments, chance, 2.5, 4)
+            count = _killed(folder, arguments, chance, 2.5, 4)
             if ended(start(folder, arguments)):
-                return what, [(folder / "complained").read_text()[-300:]]
+                return f"kills of {what}", [(folder / "complained").read_text()[-300:]], count
             expected = hm.enumerate_regions(_cells_network(), hm.Box.cube(2, -4, 4), arithmetic="exact")
             found = hm.load(folder / "cells.npz")
             same = found.complete and found.n_regions == expected.n_regions
@@ -430,7 +421,7 @@ def kills(number: int) -> tuple[str, list[str]]:
             done: set[int] = set()
             before: Counter[int] = Counter()
             for _ in range(4):
-                _killed(folder, arguments, chance, 3.0, 1)
+                count += _killed(folder, arguments, chance, 3.0, 1)
                 time.sleep(0.5)  # workers notice that their driver is gone
                 after = runs(log) if log.exists() else Counter()
                 if repeated := [n for n in done if after[n] != before[n]]:
@@ -449,12 +440,12 @@ def kills(number: int) -> tuple[str, list[str]]:
             code = ended(start(folder, arguments))
             measured = (folder / "log").read_text().splitlines()
             if code or (folder / "printed").read_text().strip() != str(sum(range(1, 41))):
-                problems.append(f"exit code {code}, {(folder / 'out').read_text()!r}")
+                problems.append(f"exit code {code}, {(folder / 'printed').read_text()!r}")
             if len(set(measured)) != 40 or len(measured) > 40 + count:
                 problems.append(f"{len(measured)} measurements of {len(set(measured))} texts, {count} kills")
         else:
             for _ in range(4):
-                _killed(folder, ["-c", SAVES], chance, 2.0, 1)
+                count += _killed(folder, ["-c", SAVES], chance, 2.0, 1)
                 if (folder / "diagram.npz").exists():
                     try:
                         hm.load(folder / "diagram.npz")
@@ -462,7 +453,7 @@ def kills(number: int) -> tuple[str, list[str]]:
                         problems.append(f"half-written: {error}")
             if ended(start(folder, ["-c", SAVES])) or not (folder / "diagram.npz").exists():
                 problems.append((folder / "complained").read_text()[-300:])
-    return what, problems
+    return f"kills of {what}", problems, count
 
 
 def _cells_network() -> hm.Network:
@@ -473,23 +464,44 @@ def _cells_network() -> hm.Network:
 
 # All of it ----------------------------------------------------------------------------------------------
 
-TRIALS: dict[str, tuple[Callable[[int], tuple[str, list[str]]], int, int]] = {
-    # function, trials by default, what one trial counts for
-    "surroundings": (surroundings, len(SURROUNDINGS) * len(COMMANDS), 1),
-    "caches": (caches, len(CACHES), 1),
-    "interrupts": (interrupts, 40, 1),
-    "kills": (kills, 10, 4),
+TRIALS: dict[str, tuple[Callable[[int], tuple[str, list[str], int]], int]] = {
+    # gives the situation, what was wrong, and for how many tries it counts; how many tries by default
+    "surroundings": (surroundings, len(SURROUNDINGS) * len(COMMANDS)),
+    "caches": (caches, len(CACHES)),
+    "interrupts": (interrupts, 40),
+    "kills": (kills, 40),
 }
 
 
-def logged(log: Path, sources: str) -> Iterator[dict]:
-    for line in log.read_text().splitlines() if log.exists() else []:
-        try:
-            trial = json.loads(line)
-        except ValueError:
-            continue
-        if trial["sources"] == sources:
-            yield trial
+def try_on(record: dict[str, Any], options: argparse.Namespace) -> None:
+    """Trials that are not in the record yet, in order of their numbers."""
+    for kind in options.kinds or TRIALS:
+        function, count = TRIALS[kind]
+        known = dict(record.get(kind, {}))
+        tried, number = sum(entry["tries"] for entry in known.values()), 0
+        while tried < (options.count or count):
+            if str(number) not in known:
+                try:
+                    situation, problems, tries = function(number)
+                except Ended as error:
+                    situation, problems, tries = "did not end", [str(error)], 1
+                entry = {"situation": situation, "tries": tries, "problems": problems}
+                record.setdefault(kind, {})[str(number)] = entry
+                records.write(options.record, record)
+                tried += tries
+                for problem in problems:
+                    print(f"{kind} {number}: {situation}: {problem}", flush=True)
+            number += 1
+
+
+def table(record: dict[str, Any]) -> str:
+    """Of the record, as docs/reliability.md shows it."""
+    tried: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for entry in (entry for trials in record.values() for entry in trials.values()):
+        tried[entry["situation"]] += entry["tries"]
+        failed[entry["situation"]] += bool(entry["problems"])
+    return records.rows(("situation", "tried", "failed"), *((s, n, failed[s]) for s, n in tried.items()))
 
 
 def main() -> int:
@@ -497,47 +509,21 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("kinds", nargs="*", choices=[*TRIALS, []], help="all by default")
-    parser.add_argument("--count", type=int, help="trials, or kills")
-    parser.add_argument("--out", type=Path, default=Path("out/process_trials"))
+    parser.add_argument("--count", type=int, help="tries in the record")
+    parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--again", type=int, help="repeat this trial of the kind and print what is wrong")
+    parser.add_argument("--table", action="store_true", help="try nothing")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
     if options.again is not None:
-        situation, problems = TRIALS[options.kinds[0]][0](options.again)
+        situation, problems, _ = TRIALS[options.kinds[0]][0](options.again)
         print(situation, problems or "nothing wrong")
         return bool(problems)
-    log, sources = options.out / "log.jsonl", fingerprint()
-    known = {(trial["kind"], trial["number"]): trial for trial in logged(log, sources)}
-    tried: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for kind in options.kinds or TRIALS:
-        function, count, each = TRIALS[kind]
-        for number in range(-(-(options.count or count * each) // each)):
-            trial = known.get((kind, number))
-            if trial is None:
-                try:
-                    situation, problems = function(number)
-                except Ended as error:
-                    situation, problems = "did not end", [str(error)]
-                trial = {
-                    "sources": sources,
-                    "kind": kind,
-                    "number": number,
-                    "situation": situation,
-                    "problems": problems,
-                }
-                with log.open("a") as written:
-                    written.write(json.dumps(trial) + "\n")
-            for problem in trial["problems"]:
-                print(f"{kind} {number}: {trial['situation']}: {problem}", flush=True)
-            tried[trial["situation"]] += each
-            failed[trial["situation"]] += bool(trial["problems"])
-    print("\n| situation | tried | failed |\n|---|---|---|")
-    for situation, n in tried.items():
-        print(f"| {situation} | {n:,} | {failed[situation]:,} |")
-    return bool(sum(failed.values()))
+    record = records.read(options.record)
+    if not options.table:
+        try_on(record, options)
+    print(table(record))
+    return any(entry["problems"] for trials in record.values() for entry in trials.values())
 
 
 if __name__ == "__main__":
-    shutil.rmtree(Path("out/process_trials/tmp"), ignore_errors=True)
     sys.exit(main())

@@ -21,12 +21,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import records
 
 import hardmax as hm
 from hardmax.cli.networks import read_network
 
+RECORD = records.RESULTS / "soak.json"
 LIMIT = 6 << 30
 
 
@@ -109,7 +112,12 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=8.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("out/soak.jsonl"))
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--table", action="store_true", help="do no work")
     options = parser.parse_args()
+    if options.table:
+        print(table(records.read(options.record)))
+        return 0
     options.out.parent.mkdir(parents=True, exist_ok=True)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     rng = np.random.default_rng(options.seed)
@@ -131,13 +139,27 @@ def main() -> int:
     warm = [size for moment, size in seen if moment > 360 * options.hours]
     third = max(len(warm) // 3, 1)
     first, last = max(warm[:third]), max(warm[-third:])
-    flat = last <= 1.05 * first + 20
-    print(
-        f"{rounds} rounds of {len(TASKS)} tasks in {passed / 3600:.2f} hours: resident memory at most "
-        f"{first:.0f} MB in the first third after warming up, {last:.0f} MB in the last: "
-        f"{'flat' if flat else 'NOT FLAT'}"
+    record = records.read(options.record)
+    record[str(options.seed)] = {
+        "hours": round(passed / 3600, 2),
+        "rounds": rounds,
+        "first": round(first),
+        "last": round(last),
+        "flat": last <= 1.05 * first + 20,
+    }
+    records.write(options.record, record)
+    print(table(record))
+    return 0 if record[str(options.seed)]["flat"] else 1
+
+
+def table(record: dict[str, Any]) -> str:
+    """Of the record, as docs/reliability.md shows it."""
+    head = ("seed", "hours", f"rounds of {len(TASKS)} tasks", "MB, first third", "MB, last third", "flat")
+    lines = (
+        (seed, run["hours"], run["rounds"], run["first"], run["last"], "yes" if run["flat"] else "**no**")
+        for seed, run in record.items()
     )
-    return 0 if flat else 1
+    return records.rows(head, *lines)
 
 
 if __name__ == "__main__":

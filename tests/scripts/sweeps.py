@@ -16,9 +16,7 @@ there was one.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -35,6 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import records
 from oracles.extreme_networks import extreme_case, extreme_problems
 from oracles.judging_regions import judge
 from oracles.judging_rules import judge_rules
@@ -45,13 +44,10 @@ from oracles.random_space import space_instance
 from oracles.rational_boundary import any_classifier, judge_boundary
 from oracles.structured_networks import judge_structured, structured_instance
 
-from hardmax.storage import written_whole
-
-ROOT = Path(__file__).resolve().parents[2]
 FIRST = 1_000_000  # smaller numbers were used by hand before there was a record
 EXACT_EVERY = 4
 PATIENCE = 300  # seconds for one network
-RECORD = ROOT / "docs/results/sweeps.json"
+RECORD = records.RESULTS / "sweeps.json"
 
 
 @dataclass(frozen=True)
@@ -172,47 +168,10 @@ def work_off(name: str, start: int, stop: int) -> dict[str, Any]:
 # The record ---------------------------------------------------------------------------------------------
 
 
-def joined(ranges: list[list[int]]) -> list[list[int]]:
-    """Ranges of numbers in order, neighbours made one.
-
-    >>> joined([[5, 9], [0, 5], [20, 21]])
-    [[0, 9], [20, 21]]
-    """
-    result: list[list[int]] = []
-    for low, high in sorted(ranges):
-        if result and low <= result[-1][1]:
-            result[-1][1] = max(result[-1][1], high)
-        else:
-            result.append([low, high])
-    return result
-
-
-def next_part(taken: list[list[int]], size: int) -> tuple[int, int]:
-    """The first numbers from FIRST on that are in no range.
-
-    >>> next_part([[1_000_000, 1_000_050], [1_000_060, 1_000_100]], 50)
-    (1000050, 1000060)
-    """
-    start = FIRST
-    for low, high in joined(taken):
-        if low > start:
-            return start, min(start + size, low)
-        start = max(start, high)
-    return start, start + size
-
-
-def commit() -> str:
-    """Which sources are judged; a + says that they were changed since."""
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+", "--abbrev=10"], cwd=ROOT, capture_output=True, text=True
-    )
-    return said.stdout.strip() or "unknown"
-
-
 def add(record: dict[str, Any], name: str, start: int, stop: int, part: dict[str, Any], version: str) -> None:
     empty = {"numbers": [], "networks": 0, "cells": 0, "in_rationals": 0, "mismatches": {}, "commits": []}
     entry = record.setdefault(name, empty)
-    entry["numbers"] = joined([*entry["numbers"], [start, stop]])
+    entry["numbers"] = records.joined([*entry["numbers"], [start, stop]])
     entry["networks"] += stop - start
     entry["cells"] += part["cells"]
     entry["in_rationals"] += part["in_rationals"]
@@ -222,15 +181,14 @@ def add(record: dict[str, Any], name: str, start: int, stop: int, part: dict[str
 
 def table(record: dict[str, Any]) -> str:
     """Of the record, as docs/reliability.md shows it."""
-    lines = ["| networks | tried | also all in rationals | cells | mismatches |", "|---|---|---|---|---|"]
-    sums = [0, 0, 0, 0]
+    lines: list[tuple[object, ...]] = []
     for name, sweep in SWEEPS.items():
         if entry := record.get(name):
-            numbers = [entry[key] for key in ("networks", "in_rationals", "cells")]
-            numbers.append(len(entry["mismatches"]))
-            sums = [a + b for a, b in zip(sums, numbers, strict=True)]
-            lines.append(f"| {sweep.words} | {' | '.join(f'{n:,}' for n in numbers)} |")
-    return "\n".join([*lines, f"| all | {' | '.join(f'{n:,}' for n in sums)} |"])
+            numbers = (entry[key] for key in ("networks", "in_rationals", "cells"))
+            lines.append((sweep.words, *numbers, len(entry["mismatches"])))
+    sums = (sum(column) for column in zip(*(line[1:] for line in lines), strict=True))
+    head = ("networks", "tried", "also all in rationals", "cells", "mismatches")
+    return records.rows(head, *lines, ("all", *sums))
 
 
 # Running ------------------------------------------------------------------------------------------------
@@ -245,8 +203,8 @@ def tell(name: str, start: int, stop: int, part: dict[str, Any]) -> None:
 
 def sweep_on(names: list[str], hours: float, jobs: int, path: Path) -> dict[str, Any]:
     """Work until the time is over; the record is written after every part."""
-    record = json.loads(path.read_text()) if path.exists() else {}
-    end, turns, version = time.monotonic() + 3600 * hours, cycle(names), commit()
+    record = records.read(path)
+    end, turns, version = time.monotonic() + 3600 * hours, cycle(names), records.commit()
     under_way: dict[Future[dict[str, Any]], tuple[str, int, int]] = {}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         while True:
@@ -254,15 +212,14 @@ def sweep_on(names: list[str], hours: float, jobs: int, path: Path) -> dict[str,
                 name = next(turns)
                 taken = [[low, high] for other, low, high in under_way.values() if other == name]
                 taken += record.get(name, {}).get("numbers", [])
-                numbers = next_part(taken, SWEEPS[name].part)
+                numbers = records.next_part(taken, FIRST, SWEEPS[name].part)
                 under_way[pool.submit(work_off, name, *numbers)] = name, *numbers
             if not under_way:
                 return record
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 which, part = under_way.pop(future), future.result()
                 add(record, *which, part, version)
-                with written_whole(path) as file:
-                    file.write((json.dumps(record, indent=1) + "\n").encode())
+                records.write(path, record)
                 tell(*which, part)
 
 
@@ -286,7 +243,7 @@ def main() -> int:
             add(record, name, start, stop, part, "")
             tell(name, start, stop, part)
     elif options.table:
-        record = json.loads(options.record.read_text())
+        record = records.read(options.record)
     else:
         record = sweep_on(options.only, options.hours, options.jobs, options.record)
     print(table(record))

@@ -1,9 +1,10 @@
 """Questions without an end in sight, asked with a limit: how long they really take.
 
     python tests/scripts/time_limits.py            # with a limit of 3 seconds each
+    python tests/scripts/time_limits.py --table    # what was found last
 
 Kernels are compiled before. Every answer must come within two seconds of the limit and say that it is
-incomplete, or be complete; the exit code is 1 otherwise. The table is what docs/reliability.md shows.
+incomplete, or be complete; the exit code is 1 otherwise.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import records
 
 import hardmax as hm
 from hardmax.cli.networks import read_network
 
+RECORD = records.RESULTS / "time_limits.json"
 RNG = np.random.default_rng(0)
 
 
@@ -51,14 +55,25 @@ def questions() -> dict[str, Callable[..., Any]]:
     }
 
 
+def table(record: dict[str, Any]) -> str:
+    """Of the record, as docs/reliability.md shows it."""
+    head = (f"question, `time_limit={record['limit']:g}`", "seconds", "answer")
+    return records.rows(head, *record["answers"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--limit", type=float, default=3.0, help="seconds")
-    limit = parser.parse_args().limit
-    late = 0
-    print(f"| question, `time_limit={limit:g}` | seconds | answer |\n|---|---|---|")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--table", action="store_true", help="ask nothing")
+    options = parser.parse_args()
+    limit, late = options.limit, 0
+    if options.table:
+        print(table(records.read(options.record)))
+        return 0
+    answers: list[tuple[str, str, str]] = []
     for name, ask in questions().items():
         for seconds in (0.2, limit):  # once for the kernels
             begin = time.monotonic()
@@ -71,7 +86,11 @@ def main() -> int:
                 said = f"refused: {error}"
             taken = time.monotonic() - begin
         late += taken > limit + 2.0
-        print(f"| {name} | {taken:.1f} | {said} |", flush=True)
+        answers.append((name, f"{taken:.1f}", said))
+        print(*answers[-1], sep=" | ", flush=True)
+    record = {"limit": limit, "answers": answers}
+    records.write(options.record, record)
+    print(table(record))
     return bool(late)
 
 
