@@ -358,7 +358,9 @@ def reliability_page(text: str) -> str:
 
     def made(found: re.Match[str]) -> str:
         script = importlib.import_module(found[1])
-        return f"{found[1]}.py --table -->\n\n{script.table(records.read(script.RECORD))}\n\n"
+        record = records.read(script.RECORD)
+        rows = script.table(record) if record else "Nothing is recorded yet."
+        return f"{found[1]}.py --table -->\n\n{rows}\n\n"
 
     return TABLES.sub(made, text)
 
