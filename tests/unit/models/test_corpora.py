@@ -206,6 +206,17 @@ def test_texts_come_from_lines_json_lines_objects_and_globs(tmp_path):
     assert [os.path.basename(name) for name in pages] == ["page 1.md", "page 2.md"]
 
 
+def test_only_line_ends_end_a_line(tmp_path):
+    """JSON may hold U+2028 and U+0085 as they are; Python's splitlines would cut there."""
+    text = "one\u2028two\x85three"
+    (tmp_path / "rows.jsonl").write_text(
+        json.dumps({"text": text}, ensure_ascii=False) + "\r\n", encoding="utf-8"
+    )
+    assert read_texts(tmp_path / "rows.jsonl") == {"line 1": text}
+    (tmp_path / "lines.txt").write_text(f"{text}\nfour\n", encoding="utf-8")
+    assert read_texts(tmp_path / "lines.txt") == {"line 1": text, "line 2": "four"}
+
+
 def test_wrong_files_get_one_sentence(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"body": "one"}\n')
     (tmp_path / "broken.jsonl").write_text('"fine"\n{"body"\n')
@@ -216,8 +227,11 @@ def test_wrong_files_get_one_sentence(tmp_path):
         read_texts(tmp_path / "broken.jsonl")
     with pytest.raises(FileFormatError, match="holds none"):
         read_texts(tmp_path / "empty.txt")
-    with pytest.raises(FileFormatError, match="holds none"):
+    with pytest.raises(FileFormatError, match="matches none"):
         read_texts(str(tmp_path / "*.html"))
+    (tmp_path / "numbers.jsonl").write_text('{"text": 3}\n')
+    with pytest.raises(FileFormatError, match="line 1 holds 3 there"):
+        read_texts(tmp_path / "numbers.jsonl")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         read_texts(tmp_path / "nothing.txt")
     with pytest.raises(InvalidInputError, match="field belongs to a"):
