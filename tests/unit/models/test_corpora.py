@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -170,6 +171,12 @@ def test_texts_that_cannot_be_read_are_named(source):
 def test_influence_of_a_corpus_holds_the_medians_of_its_texts(source, tmp_path):
     options = {"rules": ["argmax", "top-2"], "n_draws": 10}
     found = hm.measure_influence(source, X[:5], **options)
+    values = found.values.copy()
+    values[:, 0, 0, 0, found.columns.index("recall")] = [0.9, 1.0, 1.0, 0.6, 1.0]
+    values[:, 0, 0, 0, found.columns.index("gain")] = [-3.0, 1.0, 1.0, 0.6, 1.0]
+    spread = dataclasses.replace(found, values=values)
+    assert spread.interval("recall").high[0, 0, 0] == 1.0  # a share; 1.11 by the formula
+    assert spread.interval("gain").low[0, 0, 0] < -1.0  # no share
     for i, x in enumerate(X[:5]):
         own = hm.models.bundled.BundledSource("one", source.model, x)
         report = hm.measure_influence(own, **options, n_bootstrap=2)
