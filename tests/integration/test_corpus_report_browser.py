@@ -48,7 +48,8 @@ def test_every_text_can_be_chosen_and_used(browser, found, folder, width, scheme
             assert page.locator(f"#{prefix}routes-app .place").count() == 4 * len(text.atlas.text_tokens)
             page.locator(f"#{prefix}routes-app .place[data-column='2'][data-token='1']").click()
             said = page.locator(f"#{prefix}routes-said").inner_text()
-            assert said.startswith(f"Under argmax, {text.atlas.text_tokens[1]} after layer 1 can hold")
+            assert said.startswith(f"Under argmax, “{text.atlas.text_tokens[1]}”")
+            assert " after layer 1 can hold" in said
             page.locator(f"#{prefix}rule").fill("5")
             assert page.locator(f"#{prefix}rule-name").inner_text() == "mass 0.5"
             page.locator(f"#{prefix}heads-grid .head-button").nth(5).click()

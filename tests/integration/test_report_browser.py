@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import shutil
 
 import pytest
@@ -272,12 +273,35 @@ def test_a_head_shows_its_pattern_its_margins_and_its_diagram(browser, found, fo
         assert "do not span a plane" in page.locator("#diagram-said").inner_text()
         page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 12)
         page.locator("#pattern").hover(position={"x": box["width"] - 12, "y": box["height"] - 12})
-        assert page.locator("#pattern-said").inner_text().startswith("word19 reads word19: ")
+        assert page.locator("#pattern-said").inner_text().startswith("“word19” reads “word19”: ")
         shown = float(page.locator("#pattern-said").inner_text().split(": ")[1].rstrip("."))
         [row] = [i for i, r in enumerate(found.atlas.heads) if (r.layer, r.head) == (2, 1)]
         place = list(found.attention.order[row, 19]).index(19)
         assert shown == pytest.approx(found.attention.probabilities[row, 19, place], abs=6e-4)
         page.locator("#one-head").check()
+        assert visit.said == []
+
+
+def test_sentences_name_tokens_in_quotes_and_repeated_ones_by_position(browser, tmp_path):
+    """Commas and words that are there twice stay apart from the sentence and from each other."""
+    hm.report(ArraySource(["[CLS]", "a", ",", "a", ",", "."]), "text").write(tmp_path)
+    with Visit(browser, tmp_path / "report.html") as visit:
+        page = visit.page
+        page.locator(".place[data-column='1'][data-token='4']").click()
+        page.locator(".head-button").nth(0).click()
+        assert (
+            page.locator("#routes-said").inner_text().startswith("Under argmax, “,” at 4 after layer 0 can")
+        )
+        assert "the read-out, " in page.locator("#routes-said").inner_text()
+        assert page.locator("#head-said").inner_text().startswith("“,” at 4 reads ")
+        name = r"(\[CLS\]|“\.”|“a” at [13]|“,” at [24])"
+        reads = [
+            part for item in page.locator("#routes-words li").all_inner_texts() for part in item.split("; ")
+        ]
+        assert all(re.search(rf"{name} reads {name} \(\d\.\d\d, head \d\)", part) for part in reads)
+        rows = page.locator("#routes table tbody tr").all_inner_texts()
+        assert rows
+        assert all(len(re.findall(rf"{name} \(\d\.\d\d, head \d\)", row)) >= 1 for row in rows)
         assert visit.said == []
 
 

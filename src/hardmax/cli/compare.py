@@ -21,6 +21,7 @@ from hardmax.cli.outputs import (
     save_and_draw,
 )
 from hardmax.errors import InvalidInputError
+from hardmax.networks.block import many
 
 if TYPE_CHECKING:
     from hardmax.models.comparisons.along_training import AlongTraining
@@ -174,16 +175,22 @@ def along_training(
 ) -> None:
     """When heads become hard along a training, and how margins, sets and cells grow.
 
-    CHECKPOINTS are folders with Hugging Face models in the order of the training (the number at the end of a
-    name is the step), or one file with the result of a training of ours, which needs no --texts.
+    CHECKPOINTS are folders with Hugging Face models, in the order of the last numbers in their names, or as
+    they are given where one has none or two have the same; or one file with the result of a training of
+    ours, which needs no --texts.
 
     \b
     Examples:
       hardmax along-training run/checkpoint-* --texts lines.txt --plot curves.svg
       hardmax along-training out/pairwise-2/results/1a2b.npz --out curves.npz
     """
+    from hardmax.models.comparisons.along_training import steps_of
+
     check_targets(out, plot)
-    models: Any = sorted(checkpoints, key=_step)
+    steps = steps_of(checkpoints) or range(len(checkpoints))
+    models: Any = [
+        one for _, one in sorted(zip(steps, checkpoints, strict=True))
+    ]  # checkpoint-90 before -100
     if len(checkpoints) == 1 and checkpoints[0].lower().endswith(".npz"):
         models = read_result(Path(checkpoints[0]), "TrainingResult")
         if models is None:
@@ -211,12 +218,6 @@ def along_training(
     _print_course(found)
 
 
-def _step(name: str) -> tuple[int, str]:
-    """Folders in the order of the number at their end: checkpoint-90 stands before checkpoint-100."""
-    digits = "".join(c if c.isdigit() else " " for c in Path(name).name).split()
-    return int(digits[-1]) if digits else 0, name
-
-
 def _print_course(found: AlongTraining) -> None:
     share, margin = found.interval("share_within_10"), found.interval("margin")
     counts = np.where(found.cells >= 0, found.cells, np.nan).astype(float)
@@ -224,6 +225,7 @@ def _print_course(found: AlongTraining) -> None:
     def number(value: float, form: str = "{:.3g}") -> str:
         return "" if math.isnan(value) else form.format(value)
 
+    ours = bool(np.isfinite(found.error).any())  # a training of ours: its task is known
     rows = [
         [
             f"{step:,}",
@@ -231,24 +233,29 @@ def _print_course(found: AlongTraining) -> None:
             " ".join(f"{value:.2g}" for value in margin.mean[c]),
             " ".join(f"{100 * value:.0f}" for value in found.set_sizes[c].mean(axis=0)),
             " ".join(number(value, "{:.0f}") for value in counts[c].mean(axis=0)) if counts.size else "",
-            number(found.error[c], "{:.2e}"),
-            number(100 * found.learns[c], "{:.0f}"),
+            *([number(found.error[c], "{:.2e}"), number(100 * found.learns[c], "{:.0f}")] if ours else []),
         ]
         for c, step in enumerate(found.steps)
     ]
     notes = [
-        "hard: queries in per cent within 10 % of hardmax, and margin: median lead over temperature; head by "
-        "head, means over texts.",
+        "hard: queries in per cent within 10 % of hardmax, and margin: median lead over temperature; means "
+        f"over texts, head by head from {found.heads[0]} to {found.heads[-1]}.",
         "known: positions in per cent that a token can know after 0, 1, ... layers (arg-max).",
         f"cells: exact, on the principal plane of each layer; means over {found.cells.shape[1]} texts.",
-        "error: mean squared error over variance; enough: inputs in per cent on which the last token can "
-        "know all that the target depends on.",
+        *(
+            [
+                "error: mean squared error over variance; enough: inputs in per cent on which the last token "
+                "can know all that the target depends on."
+            ]
+            if ours
+            else []
+        ),
         *(
             f"step {event.step:,}: layer {event.layer}, head {event.head} becomes {event.what}"
             f" ({100 * event.share:.0f} %{'' if event.sure else ', not sure'})"
             for event in found.events
         ),
     ]
-    columns = ["step", "hard", "margin", "known", "cells", "error", "enough"]
-    title = f"{len(found.steps)} checkpoints on {len(found.names)} texts, heads {', '.join(found.heads)}"
+    columns = ["step", "hard", "margin", "known", "cells", *(["error", "enough"] if ours else [])]
+    title = f"{len(found.steps)} checkpoints on {len(found.names)} texts, {many(len(found.heads), 'head')}"
     print_table(title, columns, rows, notes, most=400)

@@ -12,7 +12,7 @@ tests depend on each other (Holm 1979).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,11 @@ class MeanIntervals:
     high: Floats
     deviation: Floats  # the standard deviation over texts; NaN for a single text
     n: NDArray[np.int64]  # texts that have the number
+
+    def cut(self, most: float) -> MeanIntervals:
+        """The intervals cut to 0 and ``most``, between which the number lies: they cover no less."""
+        low, high = np.clip(self.low, 0.0, most), np.clip(self.high, 0.0, most)
+        return replace(self, low=low, high=high)
 
 
 def mean_intervals(values: Floats, *, confidence: float = 0.95) -> MeanIntervals:

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.targets.terms import Term
-from hardmax.targets.tokens import as_sequences, returned
+from hardmax.targets.tokens import as_sequences, one_or_many, returned
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -123,6 +123,7 @@ class ComparisonTree:
         """The shortest sequence on which the tree can run."""
         return 1 + max(max(leaf) for leaf in self.leaves)
 
+    @one_or_many
     def __call__(self, sequences: ArrayLike) -> Integers:
         """The tuple at the root for each sequence: (B, T, d) gives (B, dimension); -1 fills shorter
         tuples."""
@@ -132,6 +133,7 @@ class ComparisonTree:
             table[i, : len(leaf)] = leaf
         return table[winner]
 
+    @one_or_many
     def root_leaves(self, sequences: ArrayLike) -> Integers:
         """The number of the leaf that arrives at the root, for each sequence."""
         X = as_sequences(sequences, least=self.n_tokens)

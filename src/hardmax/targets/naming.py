@@ -21,7 +21,8 @@ _WITHOUT_NUMBER = ("triangle-center", "depth-separation")
 _NAMES = ("pairwise", "retrieval", "kth-largest", *_WITHOUT_NUMBER, "position-sum", *tasks.NAMES)
 _FORMS = (
     "targets are retrieval:D, pairwise:D, triangle-center, depth-separation, kth-largest:K, "
-    'position-sum:P,Q,..., copy:P or associative-recall, or a text such as "max(s,t) x[s]\' A x[t]"'
+    'position-sum:P,Q,..., copy:P or associative-recall, or a text such as "max(s,t) x[s]\' A x[t]"; '
+    "hm.advise takes induction and k-hop:K, too"
 )
 _D = 4  # numbers per token where a target names matrices and nothing says how large they are
 

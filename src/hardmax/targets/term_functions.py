@@ -42,6 +42,7 @@ from hardmax.targets.tokens import (
     as_domain,
     as_sequences,
     check_arity,
+    one_or_many,
     returned,
 )
 
@@ -108,19 +109,23 @@ class TermFunction:
     # Values
     # ------------------------------------------------------------------------------------------------
 
+    @one_or_many
     def __call__(self, sequences: ArrayLike) -> Floats:
-        """F of each sequence: (B, T, d) gives (B,)."""
+        """F of each sequence: (B, T, d) gives (B,), one sequence (T, d) its value."""
         return self._combined(self.term_values(sequences))
 
+    @one_or_many
     def term_values(self, sequences: ArrayLike) -> Floats:
         """The values of the terms: (B, T, d) gives (B, n)."""
         X = self._checked(sequences)
         return self._term_values(X, self._winners(X))
 
+    @one_or_many
     def winners(self, sequences: ArrayLike) -> tuple[Integers, ...]:
         """The winning tuple of each term, (B, r_i) positions from 0; of a fixed term its positions."""
         return self._winners(self._checked(sequences))
 
+    @one_or_many
     def active_set(self, sequences: ArrayLike) -> Bools:
         r"""The positions on which F depends at each sequence, :math:`I_F(X)`: (B, T, d) gives bool (B, T)."""
         X = self._checked(sequences)

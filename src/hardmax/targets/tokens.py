@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 
 Floats = NDArray[np.float64]
 TokenFunction = Callable[..., Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
 _MEANING = {"cube01": "[0, 1]^d, uniform", "cube11": "[-1, 1]^d, uniform", "gaussian": "R^d, standard normal"}
 
 
@@ -43,11 +45,25 @@ def as_sequences(sequences: ArrayLike, d: int | None = None, least: int = 1) -> 
     X = np.asarray(sequences, dtype=np.float64)
     if X.ndim != 3 or X.shape[1] < least or (d is not None and X.shape[2] != d):
         raise DimensionMismatchError(
-            f"sequences must have shape (B, T, {d or 'd'}) with T at least {least}, but had shape {X.shape}."
+            f"sequences must have shape (B, T, {d or 'd'}), or one of them (T, {d or 'd'}), with T at least "
+            f"{least}, but had shape {X.shape}."
         )
     if not np.all(np.isfinite(X)):
         raise NotFiniteError("sequences must hold real numbers, but hold NaN or an infinity.")
     return X
+
+
+def one_or_many(method: Method) -> Method:
+    """A method of sequences (B, T, d) that takes one sequence (T, d) as well: its row of the result."""
+
+    @wraps(method)
+    def of_either(self: Any, sequences: ArrayLike) -> Any:
+        if np.ndim(sequences) != 2:
+            return method(self, sequences)
+        found = method(self, np.asarray(sequences)[None])
+        return tuple(rows[0] for rows in found) if isinstance(found, tuple) else found[0]
+
+    return cast(Method, of_either)
 
 
 def returned(value: Any, shape: tuple[int, ...], name: str, *, nan: bool = False) -> Floats:

@@ -266,6 +266,18 @@ def test_along_folders_and_on_the_command_line(tmp_path):
     assert run.exit_code == 0, run.output
     found = json.loads(run.output)
     assert found["steps"] == [5, 100]
+    named = [
+        str((tmp_path / f"checkpoint-{step}").rename(tmp_path / name))
+        for step, name in ((5, "v2-start"), (100, "v2-end"))
+    ]
+    texts = ["--texts", str(tmp_path / "lines.txt"), "--cells", "0"]
+    run = CliRunner().invoke(main, ["along-training", *named, *texts])  # names that are no steps: as given
+    assert "step 1: layer 0, head 0 becomes hard (" in run.output
+    assert "step 0: layer 0" not in run.output
+    assert "from layer 0, head 0 to layer 2, head 3." in run.output
+    assert "enough" not in run.output  # there is no task
+    for name, step in (("v2-start", 5), ("v2-end", 100)):
+        (tmp_path / name).rename(tmp_path / f"checkpoint-{step}")
     first = [event for event in found["events"] if event["layer"] == 0]
     assert {(event["step"], event["what"], event["sure"]) for event in first} == {(100, "hard", True)}
     assert len(first) == found["layer"].count(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -170,6 +171,12 @@ def test_texts_that_cannot_be_read_are_named(source):
 def test_influence_of_a_corpus_holds_the_medians_of_its_texts(source, tmp_path):
     options = {"rules": ["argmax", "top-2"], "n_draws": 10}
     found = hm.measure_influence(source, X[:5], **options)
+    values = found.values.copy()
+    values[:, 0, 0, 0, found.columns.index("recall")] = [0.9, 1.0, 1.0, 0.6, 1.0]
+    values[:, 0, 0, 0, found.columns.index("gain")] = [-3.0, 1.0, 1.0, 0.6, 1.0]
+    spread = dataclasses.replace(found, values=values)
+    assert spread.interval("recall").high[0, 0, 0] == 1.0  # a share; 1.11 by the formula
+    assert spread.interval("gain").low[0, 0, 0] < -1.0  # no share
     for i, x in enumerate(X[:5]):
         own = hm.models.bundled.BundledSource("one", source.model, x)
         report = hm.measure_influence(own, **options, n_bootstrap=2)
@@ -206,6 +213,17 @@ def test_texts_come_from_lines_json_lines_objects_and_globs(tmp_path):
     assert [os.path.basename(name) for name in pages] == ["page 1.md", "page 2.md"]
 
 
+def test_only_line_ends_end_a_line(tmp_path):
+    """JSON may hold U+2028 and U+0085 as they are; Python's splitlines would cut there."""
+    text = "one\u2028two\x85three"
+    (tmp_path / "rows.jsonl").write_text(
+        json.dumps({"text": text}, ensure_ascii=False) + "\r\n", encoding="utf-8"
+    )
+    assert read_texts(tmp_path / "rows.jsonl") == {"line 1": text}
+    (tmp_path / "lines.txt").write_text(f"{text}\nfour\n", encoding="utf-8")
+    assert read_texts(tmp_path / "lines.txt") == {"line 1": text, "line 2": "four"}
+
+
 def test_wrong_files_get_one_sentence(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"body": "one"}\n')
     (tmp_path / "broken.jsonl").write_text('"fine"\n{"body"\n')
@@ -216,8 +234,11 @@ def test_wrong_files_get_one_sentence(tmp_path):
         read_texts(tmp_path / "broken.jsonl")
     with pytest.raises(FileFormatError, match="holds none"):
         read_texts(tmp_path / "empty.txt")
-    with pytest.raises(FileFormatError, match="holds none"):
+    with pytest.raises(FileFormatError, match="matches none"):
         read_texts(str(tmp_path / "*.html"))
+    (tmp_path / "numbers.jsonl").write_text('{"text": 3}\n')
+    with pytest.raises(FileFormatError, match="line 1 holds 3 there"):
+        read_texts(tmp_path / "numbers.jsonl")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         read_texts(tmp_path / "nothing.txt")
     with pytest.raises(InvalidInputError, match="field belongs to a"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -106,6 +107,16 @@ def test_where_attention_goes_is_recomputed(source, found):
     assert found.verdict.keys_for_90 == pytest.approx(np.mean(spread))
     assert list(found.verdict.goes.values()) == pytest.approx(np.mean(goes, axis=(0, 1)))
     assert found.ends == ("[CLS]", "")  # texts begin alike and end otherwise
+
+
+def test_one_head_is_no_group(found):
+    hardest = found.verdict.hardest[:1]
+    one = dataclasses.replace(found.verdict, described=hardest, n_sure=1, n_open=0)
+    assert one.follows[0].endswith(
+        "at least half of its queries are near it, on average over texts; its interval leaves one half out."
+    )
+    open_ = dataclasses.replace(found.verdict, described=hardest, n_sure=0, n_open=1)
+    assert open_.follows[0].endswith("over texts; 1 head may fall on either side of one half.")
 
 
 def test_texts_in_full_are_their_own_reports_and_say_why(source, found):

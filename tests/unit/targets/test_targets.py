@@ -470,8 +470,8 @@ def test_a_growing_active_set_is_refused():
 
 def test_wrong_arrays_are_refused():
     target = ALL["pairs"]
-    with pytest.raises(DimensionMismatchError, match=r"\(B, T, 2\).*\(3, 2\)"):
-        target(np.zeros((3, 2)))
+    with pytest.raises(DimensionMismatchError, match=r"\(B, T, 2\).*\(T, 2\).*\(6,\)"):
+        target(np.zeros(6))
     with pytest.raises(DimensionMismatchError, match=r"\(1, 4, 3\)"):
         target(np.zeros((1, 4, 3)))
     with pytest.raises(DimensionMismatchError, match="T at least 1"):
@@ -530,3 +530,13 @@ def test_an_interval_speaks_for_itself():
     assert 40_000 in found
     assert 42_000 not in found
     assert found.to_dict()["exact"] is False
+
+
+@pytest.mark.parametrize("name", ["pairs", "triangle", "retrieval"])
+def test_one_sequence_gives_the_row_of_a_batch(name):
+    target = ALL[name]
+    X = target.sample(5, 6, 3)
+    for method in (target, target.term_values, target.active_set, *target.trees(6)):
+        np.testing.assert_array_equal(method(X[2]), method(X)[2])
+    for one, many in zip(target.winners(X[2]), target.winners(X), strict=True):
+        np.testing.assert_array_equal(one, many[2])

@@ -304,9 +304,7 @@ class CorpusAtlas(Result):
 
 def cut_to_range(found: MeanIntervals, statistic: str) -> MeanIntervals:
     """The interval cut to where the statistic lies, 0 to 1 for a share, else from 0 on: it covers no less."""
-    most = 1.0 if statistic in SHARES else np.inf
-    low, high = np.clip(found.low, 0.0, most), np.clip(found.high, 0.0, most)
-    return MeanIntervals(found.mean, low, high, found.deviation, found.n)
+    return found.cut(1.0 if statistic in SHARES else np.inf)
 
 
 def corpus_atlas(

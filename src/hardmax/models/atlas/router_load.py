@@ -119,9 +119,7 @@ class RouterLoad(Result):
         if what not in ("share", "mass", "margin", "cannot_flip"):
             raise InvalidInputError(f"what must be share, mass, margin or cannot_flip, but was {what!r}.")
         found = mean_intervals(getattr(self, what), confidence=self.confidence)
-        most = np.inf if what == "margin" else 1.0
-        low, high = np.clip(found.low, 0.0, most), np.clip(found.high, 0.0, most)
-        return MeanIntervals(found.mean, low, high, found.deviation, found.n)
+        return found.cut(np.inf if what == "margin" else 1.0)
 
     @property
     def relative_load(self) -> Floats:

@@ -244,8 +244,8 @@ def along_training(
     texts : sequence of texts, or array (B, T, d)
         Read by every checkpoint. For a training of ours: sequences; 32 fresh ones if not given.
     steps : sequence of int, optional
-        How far the training was at each; if not given, the number at the end of a folder's name
-        (``checkpoint-500``) where all have one, else 0, 1, 2, ...
+        How far the training was at each; if not given, the last number in a folder's name
+        (``checkpoint-500``) where all have one of their own, else 0, 1, 2, ...
     tokenizer, hub, layers, heads
         As in :func:`hardmax.head_atlas`; the tokenizer of a folder is its own if none is given.
     hard : float
@@ -368,6 +368,18 @@ def along_training(
     )
 
 
+def steps_of(checkpoints: Sequence[Any]) -> list[int] | None:
+    """The last number in the name of each folder; None where one has none, or two have the same.
+
+    >>> steps_of(["run/checkpoint-90", "run/checkpoint-100"]), steps_of(["run2/base", "run2/tuned"])
+    ([90, 100], None)
+    >>> steps_of(["model2-base", "model2-tuned"])
+    """
+    names = [Path(one).name for one in checkpoints if isinstance(one, (str, os.PathLike))]
+    found = [int(number[1]) for number in map(_STEP.search, names) if number is not None]
+    return found if len(set(found)) == len(checkpoints) else None
+
+
 def _listed(checkpoints: Any, steps: Sequence[int] | None) -> tuple[list[Any], list[int]]:
     """The checkpoints in a list, and how far the training was at each."""
     if isinstance(checkpoints, TrainingResult):
@@ -390,9 +402,7 @@ def _listed(checkpoints: Any, steps: Sequence[int] | None) -> tuple[list[Any], l
                 "sorted(folder.glob('checkpoint-*'))."
             )
         models = list(checkpoints)
-        numbers = [_STEP.search(Path(m).name) if isinstance(m, (str, os.PathLike)) else None for m in models]
-        all_found = [int(number[1]) for number in numbers if number is not None]
-        found = all_found if len(all_found) == len(models) else list(range(len(models)))
+        found = steps_of(models) or list(range(len(models)))
         empty = "must hold at least one model, but was empty"
     if not models:
         raise InvalidInputError(f"checkpoints {empty}.")

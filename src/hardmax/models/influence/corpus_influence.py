@@ -27,6 +27,8 @@ from hardmax.results import Result, pictures
 
 Floats = NDArray[np.float64]
 
+_GAINS = {"gain", "rollout_gain", "advantage"}  # may be negative; the other columns are shares
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CorpusInfluence(Result):
@@ -83,10 +85,11 @@ class CorpusInfluence(Result):
         return int(self.values.shape[1])
 
     def interval(self, column: str) -> MeanIntervals:
-        """Means over texts with t intervals: (L, rules, measures) each."""
+        """Means over texts with t intervals, those of shares cut at 0 and 1: (L, rules, measures) each."""
         if column not in self.columns:
             raise InvalidInputError(f"column must be one of {', '.join(self.columns)}, but was {column!r}.")
-        return mean_intervals(self.values[..., self.columns.index(column)], confidence=self.confidence)
+        found = mean_intervals(self.values[..., self.columns.index(column)], confidence=self.confidence)
+        return found if column in _GAINS else found.cut(1.0)
 
     @property
     def telling_layer(self) -> int:

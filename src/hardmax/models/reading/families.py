@@ -4,7 +4,7 @@ transformers hands queries, keys, values, masks and scales of most families to o
 (:mod:`hardmax.models.reading.capture`), so a family only says what stands before it and after it: the
 projection :math:`W_Q, b_Q`, a norm of queries, a rotation, and :math:`W_O`. A family that computes attention
 itself (``outside``) says its scale and the name of the bias that it adds as well; queries, keys, values and
-masks are taken from the products around its softmax (:mod:`hardmax.models.reading.products`). What a family
+masks are taken from the products around its softmax (:mod:`hardmax.models.reading.watching`). What a family
 says is checked on every reading: queries, scores and outputs that follow from it must be the model's own.
 
 A query is :math:`q = R_t\, n(W_Q x + b_Q)`, with a norm n in some families and the rotation :math:`R_t` of

@@ -50,13 +50,15 @@ def read_texts(source: str | os.PathLike[str], *, field: str | None = None) -> d
         raise InvalidInputError(f"field belongs to a .jsonl file, but the texts come from {pattern}.")
     if not path.exists() and glob.has_magic(pattern):
         files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(name)]
+        if not files:
+            raise FileFormatError(f"{pattern} must be a file, or a pattern of files, but matches none.")
         texts = {str(file): text_of(file) for file in files}
     elif lines:
         texts = _json_lines(path, "text" if field is None else field)
     elif path.suffix.lower() == ".json":
         texts = _json_object(path)
     else:
-        texts = {f"line {i}": line for i, line in enumerate(text_of(path).splitlines(), start=1)}
+        texts = {f"line {i}": line for i, line in enumerate(_lines(path), start=1)}
     texts = {name: text.strip() for name, text in texts.items() if text.strip()}
     if not texts:
         raise FileFormatError(f"{pattern} must hold at least one text, but holds none.")
@@ -73,15 +75,25 @@ def text_of(file: Path) -> str:
         raise FileFormatError(f"{file} must be a text file in UTF-8, but is not.") from error
 
 
+def _lines(file: Path) -> list[str]:
+    """The lines of a text file; other separators, such as U+2028, belong to a text."""
+    return text_of(file).split("\n")
+
+
 def _json_lines(path: Path, field: str) -> dict[str, str]:
     texts = {}
-    for i, line in enumerate(text_of(path).splitlines(), start=1):
+    for i, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
         found = parsed_json(line, f"line {i} of {path}")
         text = found.get(field) if isinstance(found, dict) else found
         if not isinstance(text, str):
-            has = f"has the fields {', '.join(sorted(found))}" if isinstance(found, dict) else "is no text"
+            if not isinstance(found, dict):
+                has = "is no text"
+            elif field in found:
+                has = f"holds {text!r:.40} there"
+            else:
+                has = f"has the fields {', '.join(sorted(found))}"
             raise FileFormatError(f"{path} must have a text in field {field!r}, but line {i} {has}.")
         texts[f"line {i}"] = text
     return texts

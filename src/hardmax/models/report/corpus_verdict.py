@@ -163,11 +163,16 @@ class CorpusVerdict:
         if not self.n_heads or self.description == "no":
             return ()
         n, more = len(self.described), []
-        if self.n_texts > 1 and n:
+        if self.n_texts > 1 and n > 1:
             more.append(f"for {self.n_sure} of them the interval leaves one half out")
+        elif self.n_texts > 1 and self.n_sure:
+            more.append("its interval leaves one half out")
         if self.n_open:
             more.append(f"{many(self.n_open, 'head')} may fall on either side of one half")
-        what = "at least half of their queries are near it" if n else "none has half of its queries near it"
+        whose = "its" if n == 1 else "their"
+        what = (
+            f"at least half of {whose} queries are near it" if n else "none has half of its queries near it"
+        )
         found = "; ".join([f"{what}, on average over texts", *more])
         return (f"Hardmax describes {described_heads(self)}: {found}.",)
 

@@ -75,7 +75,7 @@ WORDS = (
         "hardmax",
         "attention that gives everything to the winning key; the theory behind this page is about it",
     ),
-    ("read-out", "the token at the end whose state is used, such as a classification token"),
+    ("read-out", "the token whose state is used after the last layer, such as a classification token"),
     ("sink", "a key that wins far more queries than its share, often without saying much"),
     ("influence", "how far the state of a token moves when one input token is replaced"),
 )
@@ -305,10 +305,20 @@ def _strongest_reads(report: ModelReport) -> list[tuple[str, ...]]:
                 if p > best.get(int(key), (0.0, 0))[0]:
                     best[int(key)] = (float(p), head)
         ranked = sorted(best.items(), key=lambda item: (-item[1][0], item[0]))[:3]
-        words = [f"{shortened(report.atlas.key_tokens[k], 20)} ({p:.2f}, head {h})" for k, (p, h) in ranked]
+        words = [f"{_named(report.atlas.key_tokens, k)} ({p:.2f}, head {h})" for k, (p, h) in ranked]
         if words:
             rows.append((str(layer), words[0], ", ".join(words[1:])))
     return rows
+
+
+def _named(tokens: Sequence[str], position: int) -> str:
+    """A token in a sentence; one that occurs more than once with its position.
+
+    >>> _named(["a", "b", "a"], 1), _named(["a", "b", "a"], 2)
+    ('“b”', '“a” at 2')
+    """
+    token = tokens[position]
+    return quoted(token) + (f" at {position}" if tokens.count(token) > 1 else "")
 
 
 def _rounding(kept: KeptAttention | None) -> dict[str, str]:

@@ -30,6 +30,11 @@ var RoutesView = function (prefix, data) {
   }
   function short(word, n) { word = visible(word); return word.length <= n ? word : word.slice(0, n - 1) +
     "…"; }
+  // a token in a sentence, as in the verdict; one that occurs more than once with its position
+  function quoted(all, t) {
+    var word = short(all[t], 20), twice = all.indexOf(all[t]) !== all.lastIndexOf(all[t]);
+    return (/^[[<]../.test(word) ? word : "“" + word + "”") + (twice ? " at " + t : "");
+  }
   // a colour of the sheet as the browser computes it for light or dark
   var probe = make("span", { hidden: "" });
   app.appendChild(probe);
@@ -150,7 +155,7 @@ var RoutesView = function (prefix, data) {
 
   var MOST = 3;
   function say(found) {
-    var name = visible(words[chosen.token]), end = visible(words[readOut]);
+    var name = quoted(words, chosen.token), end = quoted(words, readOut);
     var where = chosen.column === 0 ? "of the input" : "after " + columnName(chosen.column);
     var n = m.nKeys - m.nullKeys; // keys come first; null keys are no tokens
     var known = Routes.tokens(found.from[0]).filter(function (t) { return t < n; }).length;
@@ -159,7 +164,7 @@ var RoutesView = function (prefix, data) {
     first += chosen.column === 0 ? "" : " can hold something of " + known + " of " + n + " positions";
     if (chosen.column < m.depth) {
       first += (chosen.column === 0 ? "" : ", and") + (found.reaches ? " can reach " : " cannot reach ") +
-        end + " at the end";
+        "the read-out, " + end;
     }
     if (m.cut[chosen.stop] > 0) {
       first += ". For " + percent(m.cut[chosen.stop]) + " of the queries this rule reads more than the " +
@@ -178,7 +183,7 @@ var RoutesView = function (prefix, data) {
       here.sort(function (a, b) { return b.p - a.p; });
       if (!here.length) { continue; }
       var parts = here.slice(0, MOST).map(function (one) {
-        return short(words[one.t], 16) + " reads " + short(keyWords[one.s], 16) + " (" + one.p.toFixed(2) +
+        return quoted(words, one.t) + " reads " + quoted(keyWords, one.s) + " (" + one.p.toFixed(2) +
           ", head " + one.head + ")";
       });
       var more = here.length > MOST ? ", and " + (here.length - MOST) + " weaker" : "";
@@ -262,9 +267,9 @@ var RoutesView = function (prefix, data) {
     drawDiagram();
     var found = Routes.reads(m, chosen.layer, chosen.token, chosen.stop, chosen.head).slice(0,
       5).map(function (one) {
-      return short(keyWords[one.key], 16) + " (" + one.p.toFixed(2) + ")";
+      return quoted(keyWords, one.key) + " (" + one.p.toFixed(2) + ")";
     });
-    var name = visible(words[chosen.token]);
+    var name = quoted(words, chosen.token);
     byId("head-said").textContent = found.length ? name + " reads " + found.join(", ") + " here, under " +
       m.stops[chosen.stop] + "."
       : name + " may read nothing in this layer.";
@@ -324,7 +329,7 @@ var RoutesView = function (prefix, data) {
     var key = Math.floor((event.clientX - box.left - left) / cell),
       query = Math.floor((event.clientY - box.top - above) / cell);
     if (key < 0 || query < 0 || key >= m.nKeys || query >= m.nQueries) { return; }
-    var words_ = visible(words[query]) + " reads " + visible(keyWords[key]) + ": ", found = null;
+    var words_ = quoted(words, query) + " reads " + quoted(keyWords, key) + ": ", found = null;
     for (var i = 0; i < m.kept; i++) {
       if (m.order[(patternRow * m.nQueries + query) * m.kept + i] === key) { found = Routes.probability(m,
         patternRow, query, i); }
