@@ -123,7 +123,7 @@ def claims_page(entries) -> str:
         "`hardmax claims check --select NAME`, all of a paper with `hardmax claims check --paper tropical`, "
         "or [`hm.check_claims`](reference.md#check_claims) from Python. With `--certificates DIR` the data "
         "behind the verdicts are written as JSON, beside the file `replay.py` that checks them again with "
-        "nothing but Python's standard library: `python DIR/replay.py DIR`. Where a verdict concerns all "
+        "nothing but Python's standard library: `python -I DIR/replay.py DIR`. Where a verdict concerns all "
         "sizes, a [proof](proofs.md) is linked. A referee's summary is on the page "
         "[Report on the two papers](referee-report.md); how a paper enters the ledger is on the page "
         "[Adding a paper](adding-a-paper.md); twenty entries were "

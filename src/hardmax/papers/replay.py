@@ -1,6 +1,6 @@
 """Check certificates of hardmax without hardmax: one file, nothing but the standard library.
 
-    python replay.py certificate.json ...        files, or folders of them
+    python -I replay.py certificate.json ...     files, or folders of them
 
 A certificate is a JSON object that names a claim and a verdict about it: "this statement fails". This file
 knows every claim that can be certified (``RULES``). For each of them a function below says what the data must
@@ -14,7 +14,8 @@ Floating-point literals are refused, so nothing is rounded on the way. The size 
 length of every number and the work are bounded before anything is computed. What is printed is escaped.
 
 ``sha256sum replay.py`` must be the number published in docs/replay.sha256 of the project: a stranger takes
-the file from there, not from the folder of the certificates.
+the file from there, not from the folder of the certificates. With ``-I`` Python imports nothing from that
+folder either.
 
 Exit code 0: every certificate was accepted. 1: at least one was not. 2: a file is no certificate.
 """
@@ -82,7 +83,9 @@ def number(value):
         return Fraction(value)
     fits = isinstance(value, str) and len(value) <= LONGEST_NUMBER
     if fits and re.fullmatch(r"-?[0-9]+/[1-9][0-9]*", value, re.ASCII):
-        return Fraction(value)
+        made = Fraction(value)
+        require(f"{made.numerator}/{made.denominator}" == value, f"{shown(value)} is not in lowest terms")
+        return made
     if fits and re.fullmatch(r"-?0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}", value, re.ASCII):
         try:
             return Fraction(float.fromhex(value))
@@ -108,6 +111,13 @@ def items(values, low, high):
     fits = isinstance(values, list) and low <= len(values) <= high
     require(fits, f"a list of {low} to {high} entries is needed")
     return values
+
+
+def several(values, low, high):
+    """A list with so many entries, no two of which are equal."""
+    made = items(values, low, high)
+    require(len({digest(value) for value in made}) == len(made), "an entry stands twice")
+    return made
 
 
 def fields(data, names):
@@ -176,7 +186,7 @@ def text(value):
 def digest(value: Any) -> str:
     """The SHA-256 of a text, or of JSON data without blanks."""
     line = value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(line.encode()).hexdigest()
+    return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def shown(value: Any) -> str:
@@ -194,9 +204,11 @@ def shown(value: Any) -> str:
 
 def winning_scores(diagram):
     """The numbers of the winners, each proven, and each of the others proven to lose."""
-    rows = matrix(diagram["scores"])
-    winners = {natural(int(j)): vector(point) for j, point in diagram["winners"].items()}
-    losers = {natural(int(j)): vector(weights) for j, weights in diagram["losers"].items()}
+    scores, winning, losing = fields(diagram, "scores winners losers")
+    rows = matrix(scores)
+    require(all(str(int(j)) == j for j in (*winning, *losing)), "a number of a score that is none")
+    winners = {natural(int(j)): vector(point) for j, point in winning.items()}
+    losers = {natural(int(j)): vector(weights) for j, weights in losing.items()}
     require(len({tuple(row) for row in rows}) == len(rows), "two scores are the same function")
     require(not set(winners) & set(losers), "a score both wins and loses")
     require(set(winners) | set(losers) == set(range(len(rows))), "a score is not accounted for")
@@ -1085,7 +1097,6 @@ def cells_and_the_number_e(data):
 
 def linear_diagram(diagram):
     """The keys of a diagram of linear scores, distinct, and which of them win."""
-    fields(diagram, "scores winners losers")
     rows = matrix(items(diagram["scores"], 3, 40))
     linear = all(row[-1] == 0 for row in rows) and len(rows[0]) >= 2
     require(linear, "linear scores are needed")
@@ -1097,7 +1108,7 @@ def cells_and_vertices(data):
     """Every key wins alone somewhere, or lies in the hull of the others; both occur."""
     (diagrams,) = fields(data, "diagrams")
     winning = []
-    for diagram in items(diagrams, 1, 4):
+    for diagram in several(diagrams, 1, 4):
         keys, winners = linear_diagram(diagram)
         require(0 < len(winners) < len(keys), "keys with and without a cell are needed")
         winning.append(winners)
@@ -1110,7 +1121,7 @@ def light_keys(data):
     one has none."""
     (diagrams,) = fields(data, "diagrams")
     winning, lost, passed_over = [], 0, False
-    for diagram in items(diagrams, 2, 4):
+    for diagram in several(diagrams, 2, 4):
         keys, winners = linear_diagram(diagram)
         weights = [dot(key, key) for key in keys]
         losers = [j for j in range(len(keys)) if j not in winners]
@@ -1293,11 +1304,17 @@ def constant_with_heads(data):
 # The first paper, Theorem V.7
 
 
+def network_size(given):
+    """The size (d, N, w, L) of a network of Theorem V.7; one key would cut nothing."""
+    d, n, w, depth = items(given, 4, 4)
+    return d, whole(n, 2, 16), w, depth
+
+
 @rule("tropical.lemma_f1", "grid_heads", UNSTATED)
 def grid_heads(data):
     """The head of Lemma F.1 with the query (x, 1), cut exactly on [0, 1]: N cells of width 1/N."""
     found = []
-    for n in items(fields(data, "sizes")[0], 2, 4):
+    for n in several(fields(data, "sizes")[0], 2, 4):
         head = sawtooth(1, whole(n, 2, 16), 1, 1)[:1]
         pieces = on_line(head, Fraction(0), Fraction(1))
         ends = [piece[1] for piece in pieces]
@@ -1310,7 +1327,7 @@ def grid_heads(data):
 def teeth(data):
     """The sawtooth of Lemma F.2 with w teeth and 2w units, cut exactly: 2w bijections onto [0, 1]."""
     found = []
-    for w in items(fields(data, "sizes")[0], 2, 4):
+    for w in several(fields(data, "sizes")[0], 2, 4):
         layer = sawtooth(1, 1, whole(w, 1, 8), 1)[1]
         layer = {**layer, "b_in": [text(number(b) - Fraction(1, 2)) for b in layer["b_in"]]}  # z = x
         require(len(layer["w_in"]) == 2 * w, "another number of units")
@@ -1327,9 +1344,9 @@ def teeth(data):
 def sawtooth_lines(data):
     """The networks of Theorem V.7 for d = 1, cut exactly on [0, 1]: (2wN)^L cells and regions."""
     found = []
-    for size in items(fields(data, "sizes")[0], 2, 4):
-        d, n, w, depth = items(size, 4, 4)
-        require(d == 1, "one dimension")
+    for size in several(fields(data, "sizes")[0], 2, 4):
+        d, n, w, depth = network_size(size)
+        require(d == 1 and depth >= 2, "one dimension and two layers")
         pieces = counts_of(on_line(sawtooth(d, n, w, depth), Fraction(0), Fraction(1)))
         require(pieces["cells"] == pieces["regions"] == (2 * w * n) ** depth, "another number of regions")
         found.append(pieces["regions"])
@@ -1340,9 +1357,9 @@ def sawtooth_lines(data):
 def no_jumps(data):
     """The networks of Theorem V.7 for d = 1, cut exactly on [0, 1]: no jump."""
     found = []
-    for size in items(fields(data, "sizes")[0], 2, 4):
-        d, n, w, depth = items(size, 4, 4)
-        require(d == 1 and n >= 2, "one dimension and two keys")
+    for size in several(fields(data, "sizes")[0], 2, 4):
+        d, n, w, depth = network_size(size)
+        require(d == 1 and depth >= 2, "one dimension and two layers")
         pieces = counts_of(on_line(sawtooth(d, n, w, depth), Fraction(0), Fraction(1)))
         require(pieces["jumps"] == 0 and pieces["cells"] > 1, "a jump")
         found.append(pieces["cells"])
@@ -1352,7 +1369,7 @@ def no_jumps(data):
 @rule("tropical.v7_formula_equality", "sawtooth_points", MISPRINT)
 def lost_factor(data):
     """More affine maps in the unit cube than (N^d w^d)^L."""
-    d, n, w, depth = items(fields(data, "size")[0], 4, 4)
+    d, n, w, depth = network_size(fields(data, "size")[0])
     _, maps = sawtooth_at_points(d, n, w, depth)
     printed = (n**d * w**d) ** depth
     require(maps > printed, "no more maps than printed")
@@ -1364,7 +1381,7 @@ def reached_with_biases(data):
     """With affine scores the network of the proof has at least as many regions as stated; with linear scores
     no network with H = d heads can have as many at another size."""
     size, bias_free = fields(data, "size bias_free")
-    d, n, w, depth = items(size, 4, 4)
+    d, n, w, depth = network_size(size)
     require(d >= 2 and depth >= 2, "two dimensions and two layers")
     _, maps = sawtooth_at_points(d, n, w, depth)
     printed = (n**d * w**d) ** depth
@@ -1386,8 +1403,8 @@ def without_biases(size):
 @rule("tropical.v7_bias_free_fixed", "sawtooth_points", PROVED)
 def slice_without_biases(data):
     """With linear scores, on the slice x_d = 1: (2wN)^((d-1)L) affine maps at as many points."""
-    d, n, w, depth = items(fields(data, "size")[0], 4, 4)
-    require(d >= 2, "two dimensions")
+    d, n, w, depth = network_size(fields(data, "size")[0])
+    require(d >= 2 and depth >= 2, "two dimensions and two layers")
     signatures, maps = sawtooth_at_points(d, n, w, depth, "bias_free")
     require(signatures == maps == (2 * w * n) ** ((d - 1) * depth), "another number of regions")
     return {"signatures": signatures, "maps": maps}
@@ -1396,50 +1413,60 @@ def slice_without_biases(data):
 @rule("tropical.v7_maps_distinct", "sawtooth_points", PROVED)
 def different_maps(data):
     """As many affine maps as cells."""
-    d, n, w, depth = items(fields(data, "size")[0], 4, 4)
+    d, n, w, depth = network_size(fields(data, "size")[0])
+    require(d >= 2 and depth >= 2, "two dimensions and two layers")
     signatures, maps = sawtooth_at_points(d, n, w, depth)
-    require(d >= 2 and signatures == maps == (2 * w * n) ** (d * depth), "two cells with one map")
+    require(signatures == maps == (2 * w * n) ** (d * depth), "two cells with one map")
     return {"signatures": signatures, "maps": maps}
 
 
 @rule("tropical.v7_with_ffn_skip", "sawtooth_points", PROVED)
 def second_skip(data):
     """With a skip connection around the ReLU layer, and as many units: as many affine maps."""
-    d, n, w, depth = items(fields(data, "size")[0], 4, 4)
+    d, n, w, depth = network_size(fields(data, "size")[0])
+    require(d >= 2 and depth >= 2, "two dimensions and two layers")
     signatures, maps = sawtooth_at_points(d, n, w, depth, "ffn_skip")
-    require(d >= 2 and signatures == maps == (2 * w * n) ** (d * depth), "another number of regions")
+    require(signatures == maps == (2 * w * n) ** (d * depth), "another number of regions")
     return {"signatures": signatures, "maps": maps}
 
 
 @rule("tropical.v7_genuine_d_plus_3", "shared_layer", PROVED)
 def genuine_transformer(data):
-    """A transformer of width d + 3 without biases, whose N + 1 tokens all pass through one layer: at a point
-    per piece of the unit cube its last token ends where the network of Theorem V.7 ends, and it meets as many
-    different keys and units as that network has cells."""
-    return followed_token(data, 1, 3, lambda v, n: v, lambda u, n: u)
+    """A transformer of width d + 3 without biases, d heads of width 2 and 2wd + 3 units, whose N + 1 tokens
+    all pass through one layer: at a point per piece of the unit cube its last token ends where the network of
+    Theorem V.7 ends, and it meets as many different keys and units as that network has cells. The last three
+    coordinates of all tokens, from which keys and values are made, stay as they are: so do all layers."""
+    return followed_token(data, 1, 3, lambda v, n: v, lambda u, n: u, lambda d, w: 2 * w * d + 3)
 
 
 @rule("tropical.v7_genuine_d_plus_1", "shared_layer", PROVED)
 def narrow_transformer(data):
-    """The same of width d + 1 with N + 2 tokens; the cube is [2, N + 2]^d there."""
-    return followed_token(data, 2, 1, lambda v, n: 2 + n * v, lambda u, n: (u - 2) / n)
+    """The same of width d + 1 with N + 2 tokens and d(2w + 1) + 2 units; the cube is [2, N + 2]^d there. All
+    tokens but the last stay as they are, and so does the last coordinate of that one."""
+    return followed_token(
+        data, 2, 1, lambda v, n: 2 + n * v, lambda u, n: (u - 2) / n, lambda d, w: d * (2 * w + 1) + 2
+    )
 
 
-def followed_token(data, more_tokens, more_width, into, back):
+def followed_token(data, more_tokens, more_width, into, back, units):
     """The last token of a sequence, through layers that all tokens pass, at a point of every piece."""
     size, tokens, *weights = fields(data, "size tokens w_q w_k w_v w_o w_in w_out")
-    d, n, w, depth = items(size, 4, 4)
+    d, n, w, depth = network_size(size)
     ideal, pieces, width = sawtooth(d, n, w, depth), (2 * w * n) ** depth, d + more_width
     context = shaped(tokens, n + more_tokens, width)
-    heads = list(zip(*([matrix(rows) for rows in items(each, d, d)] for each in weights[:4]), strict=True))
-    w_in, w_out = matrix(weights[4]), matrix(weights[5])
-    require(len(w_in) <= 64 and len(w_out) == width, "units that do not fit")
+    shapes = ((2, width), (2, width), (1, width), (width, 1))
+    heads = list(zip(*([shaped(rows, *shape) for rows in items(each, d, d)]
+                       for each, shape in zip(weights[:4], shapes, strict=True)), strict=True))  # fmt: skip
+    w_in, w_out = shaped(weights[4], units(d, w), width), shaped(weights[5], width, units(d, w))
     signatures = set()
     for point in middles(d, pieces):
         row, signature = [*context[:-1], [*(into(v, n) for v in point), *context[-1][d:]]], []
         for _ in range(depth):
             row, seen = shared_layer(heads, w_in, w_out, row)
             signature.append(seen)
+            free = 0 if more_width == 1 else d  # what the other tokens may change
+            stay = all(a[free:] == b[free:] for a, b in zip(row[:-1], context[:-1], strict=True))
+            require(stay and row[-1][d:] == context[-1][d:], "what layers share does not stay as it is")
         signatures.add(json.dumps(signature))
         ends = [back(u, n) for u in row[-1][:d]]
         require(ends == passed(ideal, list(point))[3], "another value than the network's")
@@ -1491,7 +1518,7 @@ def three_numbers(data):
     """The regions that the network of Theorem V.7 shows for d = 2, N = 4, w = 1 at depth 1; whatever three
     counts a figure shows, each is a constant times N^(dL), so that Theta(N^(dL)) excludes none."""
     size, counts = fields(data, "size counts")
-    d, n, w, depth = items(size, 4, 4)
+    d, n, w, depth = network_size(size)
     _, maps = sawtooth_at_points(d, n, w, depth)
     require((d, n, depth) == (2, 4, 1) and maps == (2 * w * n) ** d, "another figure")
     shares = [Fraction(whole(c, 1, 10**12), n ** (d * (k + 1))) for k, c in enumerate(items(counts, 3, 3))]
@@ -1508,7 +1535,7 @@ def softmax_cases(data):
     For each case: the quotient, max p(1 - p), and m e, where the first of m + 1 weights is the largest and e
     is the largest of the others over it.
     """
-    for case in items(fields(data, "cases")[0], 1, 8):
+    for case in several(fields(data, "cases")[0], 1, 8):
         given, direction = fields(case, "weights vector")
         weights, u = vector(items(given, 2, 600)), vector(direction)
         fit = min(weights) > 0 and max(weights) == weights[0] and any(u)
@@ -1801,7 +1828,7 @@ def few_units(data):
 def three_exponents(data):
     """The three printed exponents of Theorem 2 at given (T, k, n): that of the proof is the largest."""
     found = []
-    for case in items(fields(data, "cases")[0], 3, 8):
+    for case in several(fields(data, "cases")[0], 3, 8):
         tokens, k, n = (whole(value, 1, 4096) for value in items(case, 3, 3))
         require(2 <= k < tokens, "k must be at least 2 and below T")
         informal, formal, proof = (Fraction(tokens - k + i, n + 1) - 1 for i in (-1, 0, 1))
@@ -2048,7 +2075,7 @@ def trees_of_triples(data):
     """At most D0 = 3 trees over triples that work for almost every input with fewer than C(T,3) - 3
     comparisons, T > 6."""
     found = []
-    for case in items(fields(data, "cases")[0], 1, 4):
+    for case in several(fields(data, "cases")[0], 1, 4):
         tokens, trees = fields(case, "tokens trees")
         T = whole(tokens, 7, 16)
         comparisons, longest = covering_trees(items(trees, 1, 3), T, 1, 3)
@@ -2072,7 +2099,7 @@ def triples_of_one_token(data):
     """The triangle-center target on [0, 1]: at inputs of different tokens the active set is the least token
     alone, so that without a shift D0 is 1 there."""
     active = []
-    for given in items(fields(data, "inputs")[0], 2, 8):
+    for given in several(fields(data, "inputs")[0], 2, 8):
         tokens = shaped(given, len(items(given, 3, 8)), 1)
         require(all(0 <= token[0] <= 1 for token in tokens), "a token outside [0, 1]")
         found = active_set([{"sign": -1, "arity": 3, "form": ["norm"]}], tokens)
@@ -2140,7 +2167,7 @@ def multiples_of_the_identity(data):
     multiples = vector(items(factors, 2, 4))
     require(min(multiples) > 0 and len(set(multiples)) == len(multiples), "distinct positive factors")
     active = []
-    for given in items(inputs, 2, 8):
+    for given in several(inputs, 2, 8):
         tokens = shaped(given, len(items(given, 2, 6)), 2)
         terms = [
             {"sign": 1, "arity": 2, "form": ["bilinear", [[text(c), 0], [0, text(c)]]]} for c in multiples
@@ -2179,7 +2206,7 @@ def one_exponent_per_length(data):
     tokens, depth, width = fields(data, "tokens depth width")
     L, E = whole(depth, 1, 64), whole(width, 1, 1024)
     degrees = []
-    for T in items(tokens, 3, 8):
+    for T in several(tokens, 3, 8):
         square = whole(T, 2, 10**9) ** 2
         degree = 0
         while (6 * L * E * (degree + 1)) ** 3 < square:  # T^(2/3) / (6LE) - 1 <= degree
@@ -2194,7 +2221,7 @@ def one_exponent_per_length(data):
 def printed_term(data):
     """With beta1 = beta' = 3 the printed term H L T^3 alone is at least N <= C(T,3); with H L T^2, as in
     (55), it is smaller for T > 6 H L + 3."""
-    cases = items(fields(data, "cases")[0], 2, 12)
+    cases = several(fields(data, "cases")[0], 2, 12)
     for case in cases:
         T, H, L = (whole(value, 1, 10**6) for value in items(case, 3, 3))
         require(comb(T, 3) <= H * L * T**3, "something follows about M")
@@ -2389,7 +2416,7 @@ def lines_in_general_position(data):
 
 def line_widths(values):
     """Lists of hidden widths for networks on the line."""
-    return [[whole(n, 2, 12) for n in items(widths, 2, 4)] for widths in items(values, 1, 6)]
+    return [[whole(n, 2, 12) for n in items(widths, 2, 4)] for widths in several(values, 1, 6)]
 
 
 def layer_on_the_line(kinks, weights, shift=0):
@@ -2634,7 +2661,7 @@ def judge(record: Any) -> None:
     require(record["sha256"] == found, "its SHA-256 is not that of its statement")
     require(found == STATEMENTS.get(claim), "its statement is not that of the claim")
     version, commit = record["hardmax"], record["commit"]
-    named = isinstance(version, str) and re.fullmatch(r"[0-9a-z.+!-]{1,40}", version, re.ASCII)
+    named = isinstance(version, str) and re.fullmatch(r"[0-9][0-9a-z.+!-]{0,39}", version, re.ASCII)
     require(named, "hardmax must be the version of the package")
     named = isinstance(commit, str) and re.fullmatch(r"[0-9a-f]{40}( changed)?|unknown", commit, re.ASCII)
     require(named, "commit must name a commit, or be unknown")
@@ -2677,6 +2704,8 @@ def no_doubles(pairs):
 
 def read(path: Any) -> Any:
     """The certificate in a file; ValueError or OSError if there is none."""
+    if not Path(path).is_file():  # a named pipe would keep the reader waiting
+        raise OSError("it is no file, or cannot be read")
     with open(path, "rb") as file:
         raw = file.read(LARGEST_FILE + 1)
     if len(raw) > LARGEST_FILE:
