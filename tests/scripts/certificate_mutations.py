@@ -576,7 +576,11 @@ SIZES: dict[str, Any] = {
     ),
     "tropical.zaslavsky_e_bound": lambda e, d: e["cells"] > (np.e * d["n"] / d["d"]) ** int(d["d"]),
     "infoflow.t1.outputo1": lambda e, d: 6 - int(d["units"]) * np.tanh(1 / 3) > 0.2,
-    "infoflow.p1.h1": lambda e, d: e["reached"] == _eq5(64, d["first"], d["maxima"]) >= e["needed"],
+    "infoflow.p1.h1": lambda e, d: (
+        e["reached"] == _eq5(64, d["first"], d["maxima"]) >= e["needed"]
+        and d["first"] < d["maxima"] > e["half"]
+        and all(_eq5(T, e["half"], d["maxima"]) > d["maxima"] * T * (T - 1) / 2 for T in d["lengths"])
+    ),
     "infoflow.p1.h2": lambda e, d: e["reached"] == _eq5(64, d["maxima"], d["last"]) >= e["needed"],
     "infoflow.p1.47": lambda e, d: e["exact"] == _eq5(d["tokens"], *d["heads"]) > e["printed"],
 }
