@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import importlib
 import re
 import sys
 from collections import Counter
@@ -339,9 +340,13 @@ def published() -> str:
 
 
 def write_replay() -> None:
-    """Write rules and digests into ``replay.py``, and its SHA-256 beside the pages."""
+    """Write rules and digests into ``replay.py``, and its SHA-256 beside the pages; claims that are checked
+    after that are judged by the new file."""
+    from hardmax.papers import replay
+
     REPLAY.write_text(replay_file(REPLAY.read_text()))
     PUBLISHED.write_text(published())
+    importlib.reload(replay)
 
 
 # Each page as it should be, given the page as it is.
@@ -405,7 +410,7 @@ def main() -> int:
             stale_file = "docs/replay.sha256" if name == "replay" else f"docs/{name}.md"
             print(f"{stale_file} is stale; run: python docs/write.py {name}", file=sys.stderr)
         return 1 if found else 0
-    for name in options.pages or WRITERS:
+    for name in sorted(options.pages or WRITERS, key=lambda name: name != "replay"):  # it judges the claims
         if name == "replay":
             write_replay()
             print("wrote src/hardmax/papers/replay.py and docs/replay.sha256")
