@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import hardmax as hm
+from hardmax.flow.costs.cost_law import maximum_comparisons
 from hardmax.papers import replay
 from hardmax.papers.classical.relu_networks import folding_network, lap_network
 
@@ -452,7 +453,7 @@ def formula(record: dict[str, Any], data: Any) -> bool:
 
 def _eq5(T: Any, h1: Any, h2: Any) -> Any:
     shape = hm.flow.Architecture(int(T), 1, (int(h1), int(h2)), int(h1 * h2))
-    return int(hm.flow.maximum_comparisons(shape, 2))
+    return int(maximum_comparisons(shape, 2))
 
 
 def _sawtooth(size: Any, variant: str = "plain") -> int:

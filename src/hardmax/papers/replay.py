@@ -39,6 +39,7 @@ LARGEST_FILE = 400_000  # bytes
 DEEPEST = 12  # brackets inside one another
 MOST_LEAVES = 20_000  # numbers, words and truth values in a file
 LONGEST_NUMBER = 120  # characters
+LONGEST_DENOMINATOR = 4_000  # bits of the common denominator of a vector or matrix, so that sums stay short
 LONGEST_TEXT = 1_000  # characters of a statement
 MOST_STEPS = 4_000_000  # multiplications in vectors, per certificate
 MOST_SECONDS = 60.0  # per certificate
@@ -130,14 +131,26 @@ def fields(data, names):
 
 def vector(values):
     """A list of exact numbers."""
-    return [number(value) for value in items(values, 0, 600)]
+    made = [number(value) for value in items(values, 0, 600)]
+    common_denominator(made)
+    return made
 
 
 def matrix(rows):
     """A list of vectors of one length."""
     made = [vector(row) for row in items(rows, 0, 2000)]
     require(len({len(row) for row in made}) <= 1, "rows of different lengths")
+    common_denominator([value for row in made for value in row])
     return made
+
+
+def common_denominator(values):
+    """The least one of several numbers, which must not be too long."""
+    common = 1
+    for value in values:
+        common = lcm(common, value.denominator)
+        require(common.bit_length() <= LONGEST_DENOMINATOR, "too many different denominators")
+    return common
 
 
 def shaped(rows, height, width):
@@ -490,7 +503,7 @@ def is_linear(heads):
 
 def whole_rows(rows):
     """The rows times one positive number that makes them whole."""
-    common = lcm(*(value.denominator for row in rows for value in row))
+    common = common_denominator([value for row in rows for value in row])
     return [[int(value * common) for value in row] for row in rows]
 
 
@@ -1540,7 +1553,8 @@ def softmax_cases(data):
         weights, u = vector(items(given, 2, 600)), vector(direction)
         fit = min(weights) > 0 and max(weights) == weights[0] and any(u)
         require(fit, "no weights with the largest first")
-        p = [w / sum(weights) for w in weights]
+        total = sum(weights)
+        p = [w / total for w in weights]
         quotient = (dot(p, [x * x for x in u]) - dot(p, u) ** 2) / dot(u, u)
         yield quotient, max(x * (1 - x) for x in p), (len(p) - 1) * max(weights[1:]) / weights[0], len(p)
 
