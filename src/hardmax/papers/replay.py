@@ -1320,7 +1320,7 @@ def constant_with_heads(data):
 def network_size(given):
     """The size (d, N, w, L) of a network of Theorem V.7; one key would cut nothing."""
     d, n, w, depth = items(given, 4, 4)
-    return d, whole(n, 2, 16), w, depth
+    return d, whole(n, 2, 16), whole(w, 1, 8), whole(depth, 1, 4)
 
 
 @rule("tropical.lemma_f1", "grid_heads", UNSTATED)
@@ -1360,6 +1360,7 @@ def sawtooth_lines(data):
     for size in several(fields(data, "sizes")[0], 2, 4):
         d, n, w, depth = network_size(size)
         require(d == 1 and depth >= 2, "one dimension and two layers")
+        require((2 * w * n) ** depth <= 2000, "too many cells")
         pieces = counts_of(on_line(sawtooth(d, n, w, depth), Fraction(0), Fraction(1)))
         require(pieces["cells"] == pieces["regions"] == (2 * w * n) ** depth, "another number of regions")
         found.append(pieces["regions"])
@@ -1373,6 +1374,7 @@ def no_jumps(data):
     for size in several(fields(data, "sizes")[0], 2, 4):
         d, n, w, depth = network_size(size)
         require(d == 1 and depth >= 2, "one dimension and two layers")
+        require((2 * w * n) ** depth <= 2000, "too many cells")
         pieces = counts_of(on_line(sawtooth(d, n, w, depth), Fraction(0), Fraction(1)))
         require(pieces["jumps"] == 0 and pieces["cells"] > 1, "a jump")
         found.append(pieces["cells"])
