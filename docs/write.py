@@ -125,7 +125,7 @@ def claims_page(entries) -> str:
         "`hardmax claims check --select NAME`, all of a paper with `hardmax claims check --paper tropical`, "
         "or [`hm.check_claims`](reference.md#check_claims) from Python. With `--certificates DIR` the data "
         "behind the verdicts are written as JSON, beside the file `replay.py` that checks them again with "
-        "nothing but Python's standard library: `python DIR/replay.py DIR`. Where a verdict concerns all "
+        "nothing but Python's standard library: `python -I DIR/replay.py DIR`. Where a verdict concerns all "
         "sizes, a [proof](proofs.md) is linked. A referee's summary is on the page "
         "[Report on the two papers](referee-report.md); how a paper enters the ledger is on the page "
         "[Adding a paper](adding-a-paper.md); twenty entries were "
@@ -341,9 +341,13 @@ def published() -> str:
 
 
 def write_replay() -> None:
-    """Write rules and digests into ``replay.py``, and its SHA-256 beside the pages."""
+    """Write rules and digests into ``replay.py``, and its SHA-256 beside the pages; claims that are checked
+    after that are judged by the new file."""
+    from hardmax.papers import replay
+
     REPLAY.write_text(replay_file(REPLAY.read_text()))
     PUBLISHED.write_text(published())
+    importlib.reload(replay)
 
 
 TABLES = re.compile(
@@ -427,7 +431,7 @@ def main() -> int:
             stale_file = "docs/replay.sha256" if name == "replay" else f"docs/{name}.md"
             print(f"{stale_file} is stale; run: python docs/write.py {name}", file=sys.stderr)
         return 1 if found else 0
-    for name in options.pages or WRITERS:
+    for name in sorted(options.pages or WRITERS, key=lambda name: name != "replay"):  # it judges the claims
         if name == "replay":
             write_replay()
             print("wrote src/hardmax/papers/replay.py and docs/replay.sha256")

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import hardmax as hm
+from hardmax.flow.costs.cost_law import maximum_comparisons
 from hardmax.papers import replay
 from hardmax.papers.classical.relu_networks import folding_network, lap_network
 
@@ -452,7 +453,7 @@ def formula(record: dict[str, Any], data: Any) -> bool:
 
 def _eq5(T: Any, h1: Any, h2: Any) -> Any:
     shape = hm.flow.Architecture(int(T), 1, (int(h1), int(h2)), int(h1 * h2))
-    return int(hm.flow.maximum_comparisons(shape, 2))
+    return int(maximum_comparisons(shape, 2))
 
 
 def _sawtooth(size: Any, variant: str = "plain") -> int:
@@ -576,7 +577,11 @@ SIZES: dict[str, Any] = {
     ),
     "tropical.zaslavsky_e_bound": lambda e, d: e["cells"] > (np.e * d["n"] / d["d"]) ** int(d["d"]),
     "infoflow.t1.outputo1": lambda e, d: 6 - int(d["units"]) * np.tanh(1 / 3) > 0.2,
-    "infoflow.p1.h1": lambda e, d: e["reached"] == _eq5(64, d["first"], d["maxima"]) >= e["needed"],
+    "infoflow.p1.h1": lambda e, d: (
+        e["reached"] == _eq5(64, d["first"], d["maxima"]) >= e["needed"]
+        and d["first"] < d["maxima"] > e["half"]
+        and all(_eq5(T, e["half"], d["maxima"]) > d["maxima"] * T * (T - 1) / 2 for T in d["lengths"])
+    ),
     "infoflow.p1.h2": lambda e, d: e["reached"] == _eq5(64, d["maxima"], d["last"]) >= e["needed"],
     "infoflow.p1.47": lambda e, d: e["exact"] == _eq5(d["tokens"], *d["heads"]) > e["printed"],
 }

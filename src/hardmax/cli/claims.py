@@ -149,7 +149,7 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
     """Check certificates again, without the code that made them.
 
     This runs the same file, replay.py, that `hardmax claims check --certificates DIR` puts beside them; with
-    `python DIR/replay.py DIR` it runs without hardmax. Exit code 0: all were accepted; 1: at least one was
+    `python -I DIR/replay.py DIR` it runs without hardmax. Exit code 0: all were accepted; 1: at least one was
     not.
     """
     from hardmax.papers import replay

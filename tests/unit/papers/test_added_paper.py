@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -131,6 +132,24 @@ def test_its_rules_are_ready_to_be_copied(toy, monkeypatch):
     assert replay.value_of("toy.wrong_sum", {"n": 5, "printed": 26}) == {"sum": 25}
     with pytest.raises(replay.Rejected, match="the printed sum is right"):
         replay.value_of("toy.wrong_sum", {"n": 5, "printed": 25})
+
+
+def test_claims_are_judged_by_the_rules_just_written(toy, tmp_path, monkeypatch):
+    """As ``python docs/write.py claims replay`` does, which once wrote that a new claim is open."""
+    (toy / "rules.py").write_text(FILES["toy/rules.py"])
+    write, seen = ledger_checks.docs_write(), []
+    (tmp_path / "replay.py").write_text(write.REPLAY.read_text())
+    shutil.copytree(toy, tmp_path / "toy", dirs_exist_ok=True)
+    for name, place in (("REPLAY", "replay.py"), ("PUBLISHED", "replay.sha256"), ("PAGES", "")):
+        monkeypatch.setattr(write, name, tmp_path / place)
+    monkeypatch.setattr(write, "claims_page", lambda _: "the page")
+    monkeypatch.setattr(write.importlib, "reload", lambda module: seen.append(module))
+    monkeypatch.setattr(hm, "check_claims", lambda: seen.append("claims"))
+    monkeypatch.setattr(sys, "argv", ["write.py", "claims", "replay"])
+    assert write.main() == 0
+    assert seen == [replay, "claims"]
+    assert '@rule("toy.wrong_sum", "odd_sum", MISPRINT)' in (tmp_path / "replay.py").read_text()
+    assert (tmp_path / "claims.md").read_text() == "the page"
 
 
 def test_without_the_folder_it_is_gone():

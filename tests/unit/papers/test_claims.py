@@ -422,7 +422,7 @@ def test_a_damaged_certificate_is_refused_in_one_line(folder, change, code, word
 def test_replay_without_files_explains_itself(folder):
     done = ledger_checks.run_replay(folder, "replay.py")
     assert done.returncode == 2
-    assert "python replay.py certificate.json" in done.stderr
+    assert "python -I replay.py certificate.json" in done.stderr
 
 
 @pytest.mark.parametrize(

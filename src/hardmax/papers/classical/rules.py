@@ -14,6 +14,7 @@ from hardmax.papers.replay import (
     items,
     on_line,
     require,
+    several,
     shaped,
     spend,
     vector,
@@ -103,7 +104,7 @@ def lines_in_general_position(data):
 
 def line_widths(values):
     """Lists of hidden widths for networks on the line."""
-    return [[whole(n, 2, 12) for n in items(widths, 2, 4)] for widths in items(values, 1, 6)]
+    return [[whole(n, 2, 12) for n in items(widths, 2, 4)] for widths in several(values, 1, 6)]
 
 
 def layer_on_the_line(kinks, weights, shift=0):

@@ -166,18 +166,17 @@ def _ratios(effort: Effort) -> Finding:
 @claim("infoflow.tab.range", "Section 4.2 and appendix C.1", Verdict.FAILS).states(
     "Training shrinks the recovery error by an order of magnitude in all configurations; the "
     "ratios run from 0.08 to 0.84.",
-    hypotheses="the printed Tables 1 to 3",
+    hypotheses="the printed Tables 1 to 3; the appendix announces six, and three of them are not printed",
     computation="smallest and largest ratio",
-    correction="The ratios run from 0.065 to 0.779; an order of magnitude is reached in Table 1 only, the "
-    "one configuration with h_1 >= D.",
+    correction="In Tables 1 to 3 the ratios run from 0.065 to 0.779; 0.84 may stand in a table that is not "
+    "printed. An order of magnitude is reached in Table 1 only, the one with h_1 >= D.",
 )
 def _range(effort: Effort) -> Finding:
     ratios = [ratio for table in LARGEST for ratio in table.ratio]
     low, high = min(ratios), max(ratios)
     tenfold = sum(ratio <= Fraction(1, 10) for ratio in ratios)
-    right = (round(low, 2), round(high, 2)) == (Fraction("0.08"), Fraction("0.84"))
     return failing(
-        not right,
+        round(low, 2) != Fraction("0.08") and tenfold < len(ratios),
         f"ratios from {float(low):.4f} to {float(high):.4f}; a tenth or less for {tenfold} of {len(ratios)} "
         "heads, all of them in Table 1",
         {"smallest": low, "largest": high, "at most a tenth": tenfold, "heads": len(ratios)},

@@ -574,7 +574,7 @@ def _identity(effort: Effort) -> Finding:
 @claim("infoflow.lemma1", "Lemma 1", Verdict.PROVED).states(
     "a step is a tanh unit up to any error in L_p(mu)",
     hypotheses="mu finite, 1 <= p < infinity",
-    computation="quadrature with an atom at zero",
+    computation="quadrature with an atom at zero; the unit is (1 + tanh(B x + C)) / 2",
     correction="p = 1 works too, and zero need not lie inside; in the maximum norm it is false",
     proof="constructions.md#lemma-1",
 )
@@ -590,9 +590,11 @@ def _lemma1(effort: Effort) -> Finding:
             error = (left + right + float(1 - step(0.0)) ** p) ** (1 / p)
             sup = float(step(-1e-3 / step.steepness))
             fine &= error <= step.error_bound < delta
-            rows.append((p, delta, error, sup))
+            rows.append((p, delta, error, sup, step.steepness))
     worst = min(row[3] for row in rows)
-    text = ", ".join(f"{error:.2g} < {delta:g} (p = {p:g})" for p, delta, error, _ in rows[1::2])
+    text = ", ".join(
+        f"{error:.2g} < {delta:g} (p = {p:g}, B = {steep:.3g})" for p, delta, error, _, steep in rows[1::2]
+    )
     return holding(
         fine and worst > 0.5,
         f"density 1 on [-1, 1] and an atom of mass 1 at zero: {text}; next to zero the error is {worst:.2f} "

@@ -44,7 +44,7 @@ Proposition V.1: single_head_le_n
 Theorem V.2: mink_product_regime saturated_floor_d_half
 Example V.3: pow_512_8 mink_product_regime
 Corollary V.4: cor_v4
-Theorem V.5: block_product_bound block_is_refinement
+Theorem V.5: block_product_bound
 Remark V.6: rem_v6
 Theorem V.7: v7_bound
 Remark V.8: rem_v8
@@ -66,7 +66,7 @@ Appendix A: - holds Tables I and II
 Appendix B: power_voronoi
 Appendix C: uniform_limit
 Appendix D: gs_quoted_ineq saturated_floor_d_half
-Appendix E: zaslavsky_e_bound app_e_span app_e_constant block_product_bound
+Appendix E: zaslavsky_e_bound app_e_span app_e_constant block_is_refinement block_product_bound
 Assumption E.1: - an assumption; nothing is asserted
 Lemma F.1: lemma_f1
 Lemma F.2: lemma_f2

@@ -608,7 +608,7 @@ def _small_budget(settings: Settings) -> dict[str, list[int]]:
     return tabulated("heads d_head maximum counted", rows)
 
 
-@claim("tropical.block_is_refinement", "Theorem V.5, figure 7", Verdict.FAILS).states(
+@claim("tropical.block_is_refinement", "Appendix E (proof of Theorem V.5), figure 7", Verdict.FAILS).states(
     "The partition of a block is the common refinement of those of its attention and its ReLU layer.",
     hypotheses="one dimension, two keys, one unit",
     computation="cells of the block, exactly",
@@ -638,7 +638,7 @@ def _block_is_refinement(effort: Effort) -> Finding:
 @claim("tropical.block_product_bound", "Theorem V.5", Verdict.PROVED).states(
     "A block has at most (cells of its heads) R(d_ff, d) cells, so depth L has at most (V R)^L.",
     hypotheses="V the largest number of cells of the heads, linear or affine as the scores are",
-    computation="cells of random blocks in the whole plane, exactly",
+    computation="cells of random blocks (two heads of four keys, four units) in the whole plane, exactly",
     proof="proofs.md#what-a-block-cuts-at-most",
 )
 def _block_product_bound(effort: Effort) -> Finding:
