@@ -135,7 +135,7 @@ def _report(found: DecisionBoundary, place: Place) -> dict[str, Any]:
         "kind": found.kind,
         "d": found.d,
         "n_pieces": len(found),
-        "total_size": found.total_size,
+        "total_size": found.total_size if found.complete else None,
         "n_classes": found.n_classes,
         "class_sizes": found.class_sizes,
         "n_decision_regions": found.n_decision_regions,
@@ -170,7 +170,7 @@ def _told(one: DecisionDistance) -> dict[str, Any]:
 
 def _title(found: DecisionBoundary) -> str:
     words = counted(len(found), "piece" if found.d > 1 else "point")
-    if found.d in (2, 3):
+    if found.complete and found.d in (2, 3):
         words += f", {'length' if found.d == 2 else 'area'} {number(found.total_size)}"
     sure = f"{'complete' if found.complete else 'INCOMPLETE'}, {'exact' if found.exact else 'not certified'}"
     return f"decision boundary: {words}, {counted(found.n_decision_regions, 'decision region')}, {sure}"

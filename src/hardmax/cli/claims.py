@@ -12,6 +12,7 @@ import click
 from hardmax.cli.outputs import counted, print_json
 from hardmax.errors import FileFormatError, InvalidInputError
 from hardmax.papers.paper import papers
+from hardmax.untrusted import check_plain
 
 if TYPE_CHECKING:
     from hardmax.papers.ledger import Claim, Entry
@@ -164,6 +165,7 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
     for path in files:
         if not path.exists():
             raise FileNotFoundError(f"cannot read {path}: there is no such file.")
+        check_plain(path)
         try:
             record = replay.read(path)
         except (ValueError, RecursionError) as error:

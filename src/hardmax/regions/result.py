@@ -823,7 +823,5 @@ def _how_sure(complete: bool, exact: bool, outlook: Outlook | None = None) -> st
 
 def _within_float64(vertices: Floats) -> Floats:
     if not np.isfinite(vertices).all():
-        raise NotFiniteError(
-            "a vertex is beyond float64; exact_vertices(i) has it in fractions."
-        )
+        raise NotFiniteError("a vertex is beyond float64; exact_vertices(i) has it in fractions.")
     return vertices

@@ -140,7 +140,7 @@ def _listed(generators: Floats, number: Integers, plane: Floats | None) -> list[
         rays = generators[~finite, 1:]
         rays = rays / np.abs(rays).max(axis=1, keepdims=True)
         rays = rays / np.linalg.norm(rays, axis=1, keepdims=True)
-        inside = points.mean(axis=0) + rays.sum(axis=0)
+        inside = points.sum(axis=0) / max(len(points), 1) + rays.sum(axis=0)
         seen = np.empty((len(generators), len(plane)))
         seen[finite], seen[~finite] = (points - inside) @ plane.T, rays @ plane.T
         number = number[np.argsort(np.arctan2(seen[:, 1], seen[:, 0]), kind="stable")]
