@@ -33,6 +33,7 @@ from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError
 from hardmax.untrusted import (
     LONGEST_TEXT,
     Archive,
+    check_plain,
     opened_archive,
     parsed_json,
     parsed_npy,
@@ -91,6 +92,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise FileNotFoundError(f"cannot write {path}: the folder {target.parent} does not exist.")
     if target.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder.")
+    check_plain(target)  # a rename would put the file in the place of a device
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         with open(temporary, "xb") as file:  # not tempfile: that would make the result private to its owner

@@ -242,3 +242,16 @@ def test_a_whole_number_of_many_digits_in_a_target_is_refused():
     for text in ("max(t) x[t][" + "9" * 10_000 + "]", "sum(i<" + "9" * 10_000 + ") max(t) x[t] A[i] x[t]"):
         with pytest.raises(InvalidInputError, match="column"):
             hm.targets.named(text)
+
+
+def test_a_device_or_a_pipe_is_not_replaced_by_a_result(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.npz").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link.npz"):
+        with (
+            pytest.raises(FileFormatError, match="a pipe or a device"),
+            storage.written_whole(tmp_path / name) as file,
+        ):
+            file.write(b"x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.npz", "pipe"]
