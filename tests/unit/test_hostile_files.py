@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import hardmax as hm
 from hardmax import storage
+from hardmax.cli import main
 from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError, readable
 from hardmax.regions.engine import seals
 from hardmax.untrusted import parsed_json, parsed_npy, ratio_of, ratio_text
@@ -255,3 +257,15 @@ def test_a_device_or_a_pipe_is_not_replaced_by_a_result(tmp_path):
             file.write(b"x")
     assert (tmp_path / "pipe").is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.npz", "pipe"]
+
+
+def test_a_link_to_itself_gets_a_sentence(tmp_path):
+    (tmp_path / "loop.npz").symlink_to(tmp_path / "loop.npz")
+    with (
+        pytest.raises(FileFormatError, match="leads back to itself"),
+        storage.written_whole(tmp_path / "loop.npz"),
+    ):
+        pass
+    found = CliRunner().invoke(main, ["bounds", "--mlp", "2,3", "--out", str(tmp_path / "loop.npz")])
+    assert found.exit_code == 2
+    assert "leads back to itself" in found.stderr

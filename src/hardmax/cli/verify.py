@@ -81,7 +81,6 @@ def verify(
                 "share": found.share,
                 "nodes": found.n_nodes,
                 "leaves": found.certificate.n_leaves,
-                "seconds": found.seconds,
                 "network_sha256": found.certificate.network_sha256,
                 "property_sha256": found.certificate.property_sha256,
             }

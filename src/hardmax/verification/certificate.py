@@ -83,7 +83,7 @@ class Certificate:
         target = Path(path)
         content = json.dumps(self.record, separators=(",", ":")).encode("ascii")
         with written_whole(target) as file:
-            file.write(gzip.compress(content, 6) if target.suffix == ".gz" else content)
+            file.write(gzip.compress(content, 6, mtime=0) if target.suffix == ".gz" else content)
         return target
 
     def plot(self, *, ax: Any = None) -> Any:
