@@ -270,26 +270,33 @@ def estimate_cells(
     hasher = hasher_for(network, source, for_words, largest_batch=min(batch, n_samples))
     tally = SignatureTally(max_signatures)
     witnesses = []
+    over = False  # then tasks that wait are taken and left unused: joblib warns of what is thrown away
 
     def batches() -> Iterator[tuple[int, np.random.Generator]]:
         # one stream after the other: a trillion points are more than anybody waits for
         for start in range(0, n_samples, batch):
+            if over:
+                return
             yield min(batch, n_samples - start), generator.spawn(1)[0]
 
     def hashed(size: int, stream: np.random.Generator) -> tuple[Floats, NDArray[np.uint64]]:
         points = source.draw(size, stream)
-        return points, hasher.hashes(points)
+        if time_limit is None:
+            return points, hasher.hashes(points)
+        hashes = _until(begin + time_limit, hasher, points)
+        return points[: len(hashes)], hashes
 
     with shown(progress, Progress.line) as report:
         for points, hashes in _in_order(hashed, batches(), n_samples > batch, n_jobs):
+            if over:
+                continue
             start, known = tally.n_samples, len(tally)
             tally.add(hashes)
             if first_points:
                 witnesses.append(points[tally.first_samples[known:] - start])
             if report is not None:
                 report(Progress(len(tally), tally.n_samples / n_samples, time.monotonic() - begin))
-            if tally.full or (time_limit is not None and time.monotonic() - begin >= time_limit):
-                break
+            over = tally.full or (time_limit is not None and time.monotonic() - begin >= time_limit)
     return CellEstimate(
         counts=tally.counts,
         first_samples=tally.first_samples,
@@ -298,6 +305,24 @@ def estimate_cells(
         n_samples=tally.n_samples,
         n_requested=n_samples,
     )
+
+
+def _until(end: float, hasher: Any, points: Floats) -> NDArray[np.uint64]:
+    """The hashes of the first points, as many as there is time for, in pieces that grow while they are quick.
+
+    The numbers of the others stay unknown; those that are known do not depend on where it stopped.
+    """
+    found, done, piece = [], 0, 64
+    while done < len(points):
+        begin = time.monotonic()
+        found.append(hasher.hashes(points[done : done + piece]))
+        done += len(found[-1])
+        now = time.monotonic()
+        if now >= end:
+            break
+        if now - begin < 0.05:
+            piece *= 4
+    return np.concatenate(found)
 
 
 def _in_order(task: Any, arguments: Iterator[Any], several: bool, n_jobs: int | None) -> Iterator[Any]:
