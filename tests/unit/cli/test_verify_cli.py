@@ -175,3 +175,10 @@ def test_two_runs_say_and_write_the_same_bytes(tmp_path, monkeypatch):
         found.append((result.stdout, file.read_bytes()))
         now[0] += 1000.0
     assert found[0] == found[1]
+
+
+def test_what_claims_check_says_does_not_depend_on_the_clock():
+    line = ["claims", "check", "--select", "tropical.fig4_216", "--json"]
+    first, second = (CliRunner().invoke(main, line).stdout for _ in range(2))
+    assert json.loads(first)["entries"][0]["verdict"]
+    assert first == second
