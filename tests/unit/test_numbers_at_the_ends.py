@@ -93,3 +93,12 @@ def test_a_list_of_polynomials_is_named():
     one = hm.TropicalPolynomial([[1, 0], [0, 1]])
     with pytest.raises(InvalidInputError, match="one is a list"):
         hm.common_refinement([one, one])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sequences_at_the_ends(seed):
+    rng = np.random.default_rng(seed)
+    head = hm.SelfAttention(*(drawn(rng, 1, 2, 2) for _ in range(4)))
+    start, end = drawn(rng, 3, 2), drawn(rng, 3, 2)
+    found = answered(lambda: hm.trace_segment(hm.Transformer([head]), start, end, time_limit=5.0))
+    assert found is None or len(repr(found)) > 10

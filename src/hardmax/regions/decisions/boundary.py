@@ -95,7 +95,7 @@ class BoundaryPiece:
     @property
     def size(self) -> float:
         """Its length in the plane, its area in space, 1 for a point of the line."""
-        return self.boundary.size_of(self.index)
+        return self.boundary._size_of(self.index)
 
     @property
     def vertices(self) -> Floats:
@@ -335,7 +335,7 @@ class DecisionBoundary(Result):
         sizes.setflags(write=False)
         return sizes
 
-    def size_of(self, k: int) -> float:
+    def _size_of(self, k: int) -> float:
         """The size of one piece, without those of the others in up to three dimensions."""
         if self.d > 3 or "sizes" in self.__dict__:
             return float(self.sizes[k])
