@@ -24,6 +24,7 @@ from hardmax.cli.outputs import (
     save_and_draw,
 )
 from hardmax.errors import InvalidInputError
+from hardmax.randomness import check_room, generator_of
 
 if TYPE_CHECKING:
     from hardmax.temperature.cell_survival import CellSurvival
@@ -165,7 +166,8 @@ def _survive(
     network = read_network(text)
     domain = hm.Box.cube(network.d, *box)
     low, high = domain.low.floats, domain.high.floats
-    points = np.random.default_rng(seed).uniform(low, high, (samples, network.d))
+    check_room("--samples", samples, network.d)
+    points = generator_of(seed).uniform(low, high, (samples, network.d))
     return hm.temperature.surviving_cells(network, points, temperature)
 
 

@@ -72,6 +72,7 @@ def test_numbers_of_any_size_are_answered_or_refused_with_one_sentence(command, 
         "flow trees pairwise:-1 --n-tokens 8",
         f"flow trees pairwise:2 --n-tokens {BIG}",
         f"flow trace pairwise:2 --n-tokens 8 --heads {BIG}",
+        f"stability --network mlp:2,3,1,seed=0 --box -1 1 --temperature 0.1 --samples {BIG}",
     ],
 )
 def test_targets_and_heads_beyond_reason(line):
