@@ -36,7 +36,9 @@ __all__ = [
 LONGEST_SENTENCE = 1200
 """Characters of a message; a longer one is shortened in its middle, where what was given stands."""
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 def readable(text: str, longest: int = LONGEST_SENTENCE) -> str:

@@ -33,6 +33,7 @@ from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError
 from hardmax.untrusted import (
     LONGEST_TEXT,
     Archive,
+    check_plain,
     opened_archive,
     parsed_json,
     parsed_npy,
@@ -68,6 +69,14 @@ class Stored:
     seal: str = ""
 
 
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """Where a path leads, through links; Python's own sentence about links in a circle is a RuntimeError."""
+    try:
+        return Path(path).resolve()
+    except RuntimeError as error:
+        raise FileFormatError(f"cannot write {path}: it is a link that leads back to itself.") from error
+
+
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that appears at ``path`` complete or not at all: temporary file, fsync, rename.
@@ -86,11 +95,12 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     >>> [p.name for p in folder.iterdir()]
     ['note.txt']
     """
-    target = Path(path).resolve()  # a link stays a link; the file that it points to is replaced
+    target = target_of(path)  # a link stays a link; the file that it points to is replaced
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: the folder {target.parent} does not exist.")
     if target.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder.")
+    check_plain(target)  # a rename would put the file in the place of a device
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         with open(temporary, "xb") as file:  # not tempfile: that would make the result private to its owner

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -50,6 +51,20 @@ _NPY_HEADER = re.compile(
 )
 _PLAIN = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32)|[US][0-9]{1,6})")
 _RATIO = re.compile(r"(-?)(0x[0-9a-f]+|[0-9]+)(?:/(0x[0-9a-f]+|[0-9]+))?")
+
+
+def check_plain(path: Path) -> None:
+    """Refuse pipes and devices, which may never end.
+
+    Examples
+    --------
+    >>> check_plain(Path("/dev/null"))
+    Traceback (most recent call last):
+    ...
+    hardmax.errors.FileFormatError: /dev/null must be a file, but is a pipe or a device.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileFormatError(f"{path} must be a file, but is a pipe or a device.")
 
 
 # JSON

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import hardmax as hm
 from hardmax import storage
+from hardmax.cli import main
 from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError, readable
 from hardmax.regions.engine import seals
 from hardmax.untrusted import parsed_json, parsed_npy, ratio_of, ratio_text
@@ -203,3 +205,67 @@ def test_two_processes_may_close_what_they_like():
         assert why in found.stderr
         assert "Traceback" not in found.stderr
     assert run("bounds --mlp 2,3 2>&-").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "regions fifo.onnx --box -1 1",
+        "verify mlp:2,3,1,seed=0 fifo.vnnlib",
+        "verify --replay fifo.json.gz",
+        "claims replay fifo.json",
+        "diagram fifo.npy",
+        "atlas --texts fifo.txt",
+        "trace fifo.safetensors --from 0 --to 1",
+    ],
+)
+def test_a_pipe_is_refused_before_anybody_waits_for_it(line, tmp_path):
+    (name,) = (word for word in line.split() if word.startswith("fifo"))
+    os.mkfifo(tmp_path / name)
+    found = subprocess.run(
+        [sys.executable, "-m", "hardmax", *line.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": str(TESTS.parent / "src")},
+    )
+    assert found.returncode == 2
+    assert len(found.stderr.splitlines()) == 1
+    assert name in found.stderr
+
+
+def test_marks_that_turn_the_direction_of_writing_are_escaped():
+    assert readable("a\u200fb\u061cc\u202ed") == "a\\u200fb\\u061cc\\u202ed"
+
+
+def test_a_whole_number_of_many_digits_in_a_target_is_refused():
+    for text in ("max(t) x[t][" + "9" * 10_000 + "]", "sum(i<" + "9" * 10_000 + ") max(t) x[t] A[i] x[t]"):
+        with pytest.raises(InvalidInputError, match="column"):
+            hm.targets.named(text)
+
+
+def test_a_device_or_a_pipe_is_not_replaced_by_a_result(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.npz").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link.npz"):
+        with (
+            pytest.raises(FileFormatError, match="a pipe or a device"),
+            storage.written_whole(tmp_path / name) as file,
+        ):
+            file.write(b"x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.npz", "pipe"]
+
+
+def test_a_link_to_itself_gets_a_sentence(tmp_path):
+    (tmp_path / "loop.npz").symlink_to(tmp_path / "loop.npz")
+    with (
+        pytest.raises(FileFormatError, match="leads back to itself"),
+        storage.written_whole(tmp_path / "loop.npz"),
+    ):
+        pass
+    found = CliRunner().invoke(main, ["bounds", "--mlp", "2,3", "--out", str(tmp_path / "loop.npz")])
+    assert found.exit_code == 2
+    assert "leads back to itself" in found.stderr

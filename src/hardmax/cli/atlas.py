@@ -20,6 +20,7 @@ from hardmax.cli.models import (
     text_for,
     texts_of,
 )
+from hardmax.cli.numbers import REAL, WholeRange
 from hardmax.cli.outputs import check_folder, number, out_folder, print_json, print_table
 from hardmax.errors import InvalidInputError
 
@@ -48,10 +49,10 @@ _PLANES: dict[str, Any] = {"tokens": "tokens", "principal": "principal", "none":
     metavar="tokens|principal|T,T,T|none",
     help="What spans the slices: three tokens that are far apart or named, or principal directions.",
 )
-@click.option("--time-limit", type=float, default=60.0, show_default=True, help="Seconds per slice.")
+@click.option("--time-limit", type=REAL, default=60.0, show_default=True, help="Seconds per slice.")
 @click.option(
     "--generate",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     metavar="N",
     help="Let a causal language model write N tokens behind --text, and show what its heads read meanwhile.",
 )

@@ -11,6 +11,7 @@ import click
 import hardmax as hm
 from hardmax.cli.inputs import Number, naming
 from hardmax.cli.networks import Place, place_options, read_network
+from hardmax.cli.numbers import REAL, WHOLE, WholeRange
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -48,9 +49,9 @@ _MOST_VERTICES = 4  # that a table shows of a piece
     help="With --distance: how far is measured.",
 )
 @click.option("--exact", is_flag=True, help="Decide everything in rationals: the same boundary, slowly.")
-@click.option("--max-cells", type=click.IntRange(min=1), metavar="N", help="Stop after this many cells.")
-@click.option("--time-limit", type=float, metavar="S", help="Stop after this many seconds.")
-@click.option("--jobs", type=int, metavar="N", help="Share the work between N threads, -1 for every core.")
+@click.option("--max-cells", type=WholeRange(min=1), metavar="N", help="Stop after this many cells.")
+@click.option("--time-limit", type=REAL, metavar="S", help="Stop after this many seconds.")
+@click.option("--jobs", type=WHOLE, metavar="N", help="Share the work between N threads, -1 for every core.")
 @output_options
 def boundary(
     network: str,
@@ -134,7 +135,7 @@ def _report(found: DecisionBoundary, place: Place) -> dict[str, Any]:
         "kind": found.kind,
         "d": found.d,
         "n_pieces": len(found),
-        "total_size": found.total_size,
+        "total_size": found.total_size if found.complete else None,
         "n_classes": found.n_classes,
         "class_sizes": found.class_sizes,
         "n_decision_regions": found.n_decision_regions,
@@ -169,7 +170,7 @@ def _told(one: DecisionDistance) -> dict[str, Any]:
 
 def _title(found: DecisionBoundary) -> str:
     words = counted(len(found), "piece" if found.d > 1 else "point")
-    if found.d in (2, 3):
+    if found.complete and found.d in (2, 3):
         words += f", {'length' if found.d == 2 else 'area'} {number(found.total_size)}"
     sure = f"{'complete' if found.complete else 'INCOMPLETE'}, {'exact' if found.exact else 'not certified'}"
     return f"decision boundary: {words}, {counted(found.n_decision_regions, 'decision region')}, {sure}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import hardmax as hm
+from hardmax.cli.numbers import WHOLE, is_whole
 from hardmax.cli.outputs import check_targets, out_option, print_json, print_table, save_and_draw
 from hardmax.errors import InvalidInputError
 
@@ -26,30 +27,30 @@ class WholeNumbers(click.ParamType):
         """Read ``"2,3,3"``."""
         if isinstance(value, tuple):
             return value
-        try:
-            return tuple(int(part) for part in str(value).split(","))
-        except ValueError:
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(map(is_whole, parts)):
             self.fail(f"must be integers separated by commas, but was {value!r}.", param, context)
+        return tuple(map(int, parts))
 
 
 _NUMBERS = WholeNumbers()
 
 
 @click.command()
-@click.option("--n-tokens", type=int, metavar="N", help="Keys per head.")
+@click.option("--n-tokens", type=WHOLE, metavar="N", help="Keys per head.")
 @click.option("--heads", type=_NUMBERS, metavar="H", help="Heads; with --budget several: 1,8.")
-@click.option("--d-model", type=int, metavar="D", help="Dimension of the tokens.")
-@click.option("--d-ff", type=int, metavar="N", help="ReLU units per block; 0 for attention alone.")
-@click.option("--depth", type=int, default=1, show_default=True, metavar="L", help="Blocks.")
+@click.option("--d-model", type=WHOLE, metavar="D", help="Dimension of the tokens.")
+@click.option("--d-ff", type=WHOLE, metavar="N", help="ReLU units per block; 0 for attention alone.")
+@click.option("--depth", type=WHOLE, default=1, show_default=True, metavar="L", help="Blocks.")
 @click.option(
     "--biased/--linear",
     default=None,
     help="Scores with or without biases.  [default: biased; linear with --budget]",
 )
-@click.option("--d-head", type=int, metavar="N", help="Width of the heads; 1 allows only two winners each.")
+@click.option("--d-head", type=WHOLE, metavar="N", help="Width of the heads; 1 allows only two winners each.")
 @click.option("--ranks", type=_NUMBERS, metavar="R,...", help="Rank of the keys, one or one per head.")
-@click.option("--key-span", type=int, metavar="D", help="Dimension that the keys of all heads span.")
-@click.option("--k", type=int, metavar="K", help="One head whose K best keys win together: its cells.")
+@click.option("--key-span", type=WHOLE, metavar="D", help="Dimension that the keys of all heads span.")
+@click.option("--k", type=WHOLE, metavar="K", help="One head whose K best keys win together: its cells.")
 @click.option("--voronoi", is_flag=True, help="With --k: the keys are sites without weights.")
 @click.option("--mlp", type=_NUMBERS, metavar="D,N,...", help="A ReLU network instead: input, widths.")
 @click.option("--budget", is_flag=True, help="One attention layer of 4 d^2 parameters, cut into heads.")

@@ -13,6 +13,7 @@ import numpy as np
 import hardmax as hm
 from hardmax.cli.inputs import read_result
 from hardmax.cli.models import TextsDone, layers_and_heads, many_texts, number_list, texts_of
+from hardmax.cli.numbers import REAL, WholeRange
 from hardmax.cli.outputs import (
     check_targets,
     output_options,
@@ -44,7 +45,7 @@ _HUB = click.option("--hub", is_flag=True, help="Models may be names on the hub;
 )
 @click.option(
     "--alpha",
-    type=float,
+    type=REAL,
     default=0.05,
     show_default=True,
     help="The largest probability that any head is named wrongly.",
@@ -144,7 +145,7 @@ def _print_comparison(found: ModelComparison) -> None:
 @layers_and_heads
 @click.option(
     "--hard",
-    type=float,
+    type=REAL,
     default=0.5,
     show_default=True,
     help="A head is hard where this share of its queries is within 10 % of hardmax.",
@@ -152,7 +153,7 @@ def _print_comparison(found: ModelComparison) -> None:
 @click.option(
     "--cells",
     "n_cells",
-    type=click.IntRange(min=0),
+    type=WholeRange(min=0),
     default=2,
     show_default=True,
     help="On how many texts the exact cells of each layer are counted.",

@@ -10,6 +10,7 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.cli.inputs import naming, read_heads, read_matrix, read_result, read_vector, read_vectors
+from hardmax.cli.numbers import REAL, WHOLE
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
 @click.option(
     "--weights", type=FILE, metavar="FILE", help="One weight per site (needs --sites); default 0: Voronoi."
 )
-@click.option("--k", type=int, metavar="K", help="The K best keys win together (a top-k head).  [default: 1]")
+@click.option(
+    "--k", type=WHOLE, metavar="K", help="The K best keys win together (a top-k head).  [default: 1]"
+)
 @click.option(
     "--box",
     nargs=2,
-    type=float,
+    type=REAL,
     metavar="LOW HIGH",
     help="In the plane: the square [LOW, HIGH]^2 to cut out.",
 )
@@ -191,10 +194,10 @@ def _area(corners: Any) -> float:
     help="Biases of the keys: once per head, or one file for all.",
 )
 @click.option(
-    "--k", type=int, default=1, show_default=True, metavar="K", help="The K best keys of a head win."
+    "--k", type=WHOLE, default=1, show_default=True, metavar="K", help="The K best keys of a head win."
 )
 @click.option("--verify", is_flag=True, help="Check every witness and the Euler and Weibel identities.")
-@click.option("--time-limit", type=float, metavar="S", help="Give up after this many seconds.")
+@click.option("--time-limit", type=REAL, metavar="S", help="Give up after this many seconds.")
 @output_options
 def minkowski(
     heads: tuple[Path, ...],

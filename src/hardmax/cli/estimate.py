@@ -10,6 +10,7 @@ import click
 import hardmax as hm
 from hardmax.cli.inputs import naming
 from hardmax.cli.networks import read_network
+from hardmax.cli.numbers import REAL, WHOLE
 from hardmax.cli.outputs import (
     JSON,
     check_targets,
@@ -27,18 +28,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("network")
-@click.option("--box", nargs=2, type=float, metavar="LOW HIGH", help="The cube [LOW, HIGH]^d to sample.")
-@click.option("--samples", type=int, default=2_000_000, show_default=True, help="The number of points.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same points.")
+@click.option("--box", nargs=2, type=REAL, metavar="LOW HIGH", help="The cube [LOW, HIGH]^d to sample.")
+@click.option("--samples", type=WHOLE, default=2_000_000, show_default=True, help="The number of points.")
+@click.option("--seed", type=WHOLE, default=0, show_default=True, help="The same seed gives the same points.")
 @click.option(
     "--confidence",
-    type=float,
+    type=REAL,
     default=0.95,
     show_default=True,
     help="How sure the bound on the unseen volume shall be.",
 )
-@click.option("--time-limit", type=float, metavar="S", help="Stop after this many seconds.")
-@click.option("--jobs", type=int, metavar="N", help="Threads; the answer does not depend on them.")
+@click.option("--time-limit", type=REAL, metavar="S", help="Stop after this many seconds.")
+@click.option("--jobs", type=WHOLE, metavar="N", help="Threads; the answer does not depend on them.")
 @JSON
 @out_option("Save the estimate; hm.load reads it back.")
 def estimate(

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 import hardmax as hm
+from hardmax.cli.numbers import WholeRange
 from hardmax.cli.outputs import check_folder
 
 
@@ -19,7 +20,7 @@ from hardmax.cli.outputs import check_folder
     help="Write the page into this file instead of serving it.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Where to listen; by default any free port."
+    "--port", type=WholeRange(0, 65535), default=0, help="Where to listen; by default any free port."
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
 @click.option("--list", "listed", is_flag=True, help="List the scenes.")

@@ -11,6 +11,7 @@ import numpy as np
 import hardmax as hm
 from hardmax.cli.inputs import naming, read_result, read_scores
 from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
+from hardmax.cli.numbers import WHOLE
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -45,7 +46,7 @@ _MOST_HEADS = 400
     show_default=True,
     help="float32, bfloat16, float16, float8_e4m3 or float8_e5m2.",
 )
-@click.option("--k", default=1, show_default=True, help="How many keys or experts win.")
+@click.option("--k", type=WHOLE, default=1, show_default=True, help="How many keys or experts win.")
 @click.option(
     "--accumulate", default="float32", show_default=True, help="In which format products are summed."
 )

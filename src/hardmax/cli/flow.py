@@ -11,6 +11,7 @@ import click
 
 import hardmax as hm
 from hardmax.cli.inputs import read_arrays
+from hardmax.cli.numbers import REAL, WHOLE
 from hardmax.cli.outputs import (
     FILE,
     JSON,
@@ -68,7 +69,7 @@ def flow() -> None:
 @target_options
 @_HEADS
 @_WIDTHS
-@click.option("--samples", type=int, default=256, show_default=True, help="Inputs on which the plan runs.")
+@click.option("--samples", type=WHOLE, default=256, show_default=True, help="Inputs on which the plan runs.")
 @output_options
 def estimate(
     target: Target,
@@ -103,11 +104,11 @@ def estimate(
 
 @flow.command()
 @partial(target_options, hops=True)
-@click.option("--max-depth", type=int, default=3, show_default=True, help="How many layers at most.")
-@click.option("--max-heads", type=int, help="How many heads per layer at most.")
-@click.option("--exponent", type=float, default=0.0, show_default=True, help="The cost exponent to aim at.")
-@click.option("--budget", type=int, metavar="PARAMETERS", help="How many parameters are allowed.")
-@click.option("--samples", type=int, default=128, show_default=True, help="Inputs on which plans are run.")
+@click.option("--max-depth", type=WHOLE, default=3, show_default=True, help="How many layers at most.")
+@click.option("--max-heads", type=WHOLE, help="How many heads per layer at most.")
+@click.option("--exponent", type=REAL, default=0.0, show_default=True, help="The cost exponent to aim at.")
+@click.option("--budget", type=WHOLE, metavar="PARAMETERS", help="How many parameters are allowed.")
+@click.option("--samples", type=WHOLE, default=128, show_default=True, help="Inputs on which plans are run.")
 @output_options
 def advise(
     target: Target | str,

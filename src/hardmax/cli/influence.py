@@ -12,6 +12,7 @@ import click
 
 import hardmax as hm
 from hardmax.cli.models import TextsDone, many_texts, model_and_text, refuse_words, texts_of
+from hardmax.cli.numbers import WHOLE, WholeRange
 from hardmax.cli.outputs import check_targets, out_option, print_json, print_table, save_and_draw
 from hardmax.errors import InvalidInputError
 from hardmax.models.reading.texts import text_of
@@ -42,17 +43,15 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--probes",
-    type=int,
+    type=WHOLE,
     help="Directions for gradients; 0 for none. If not given, all for short texts, else 8.",
 )
 @click.option(
-    "--read-out", "position", type=int, metavar="POSITION", help="Also list what this token can know."
+    "--read-out", "position", type=WHOLE, metavar="POSITION", help="Also list what this token can know."
 )
 @click.option("--norms", is_flag=True, help="Also compare routing with norms frozen and as they are.")
-@click.option("--draws", type=int, default=200, show_default=True, help="Random sets per token.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Moves every random draw."
-)
+@click.option("--draws", type=WHOLE, default=200, show_default=True, help="Random sets per token.")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Moves every random draw.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @out_option()
 def influence(

@@ -98,6 +98,8 @@ def exact_number(text: str) -> Number:
     (Fraction(1, 3), -4.0)
     """
     try:
+        if "_" in text or not text.isascii():
+            raise ValueError(text)
         return Fraction(text.strip()) if "/" in text else float(text)
     except (ValueError, ZeroDivisionError):
         raise InvalidInputError(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hardmax as hm
+from hardmax.cli.numbers import WHOLE
 from hardmax.cli.outputs import JSON, print_json, print_table
 from hardmax.errors import InvalidInputError
 from hardmax.versions import installed_versions
@@ -108,7 +109,7 @@ KERNELS: tuple[dict[str, Callable[[], object]], ...] = (
 
 @click.command("compile")
 @click.option(
-    "--jobs", type=int, default=1, show_default=True, metavar="N", help="Processes; -1 for one per core."
+    "--jobs", type=WHOLE, default=1, show_default=True, metavar="N", help="Processes; -1 for one per core."
 )
 @JSON
 def compile_kernels(jobs: int, as_json: bool) -> None:

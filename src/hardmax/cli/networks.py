@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 import hardmax as hm
 from hardmax.cli.inputs import Number, exact_number, read_matrix
+from hardmax.cli.numbers import NUMBER
 from hardmax.cli.outputs import FILE
 from hardmax.errors import DimensionMismatchError, HardmaxError, InvalidInputError
 from hardmax.geometry.domains import Polytope
@@ -165,21 +166,6 @@ def read_rules(text: str) -> dict[str, dict[str, Any]]:
             )
         found[entry] = options | ({"temperature": exact_number(temperature)} if colon else {})
     return found
-
-
-class _Number(click.ParamType):
-    """A number or a fraction on the command line."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Number:
-        try:
-            return value if isinstance(value, (float, Fraction)) else exact_number(str(value))
-        except InvalidInputError as error:
-            self.fail(str(error), param, ctx)
-
-
-NUMBER = _Number()
 
 
 _PLACE = (

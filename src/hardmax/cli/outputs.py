@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.results import Result, strict
-from hardmax.storage import written_whole
+from hardmax.storage import target_of, written_whole
 
 MAX_ROWS = 40
 """A table shows at most this many rows; JSON shows all."""
@@ -73,7 +73,7 @@ def check_targets(out: Path | None, plot: Path | None) -> None:
 
 def check_folder(path: Path) -> None:
     """Refuse a place whose folder does not exist."""
-    if not path.resolve().parent.is_dir():
+    if not target_of(path).parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: its folder does not exist.")
 
 

@@ -15,7 +15,8 @@ import click
 import hardmax as hm
 from hardmax.bounds.large_integers import readable
 from hardmax.cli.inputs import Number
-from hardmax.cli.networks import NUMBER, Place, place_options, read_network, read_rules
+from hardmax.cli.networks import Place, place_options, read_network, read_rules
+from hardmax.cli.numbers import NUMBER, REAL, WHOLE, WholeRange
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 @click.argument("network", metavar="NETWORK")
 @place_options
 @click.option("--rule", type=click.Choice(RULES), help="Give all attention this rule.")
-@click.option("--k", type=int, metavar="K", help="With --rule top-k: how many keys win.")
+@click.option("--k", type=WHOLE, metavar="K", help="With --rule top-k: how many keys win.")
 @click.option("--temperature", type=NUMBER, metavar="T", help="Of the rules sparsemax and relu.")
 @click.option("--ties", type=click.Choice(TIES), help="Who wins among equal scores: all share, or one.")
 @click.option(
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 @click.option("--exact", is_flag=True, help="Decide everything in rationals: the same cells, slowly.")
 @click.option("--count", is_flag=True, help="Only count; memory does not grow with the cells.")
 @click.option("--regions", "glue", is_flag=True, help="Glue cells with the same map into linear regions.")
-@click.option("--max-cells", type=click.IntRange(min=1), metavar="N", help="Stop after this many cells.")
-@click.option("--time-limit", type=float, metavar="S", help="Stop after this many seconds.")
+@click.option("--max-cells", type=WholeRange(min=1), metavar="N", help="Stop after this many cells.")
+@click.option("--time-limit", type=REAL, metavar="S", help="Stop after this many seconds.")
 @click.option(
     "--checkpoint",
     type=FILE,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--jobs",
-    type=int,
+    type=WHOLE,
     metavar="N",
     help="Share the work between N threads, -1 for every core; the answer is the same for all N.",
 )

@@ -11,6 +11,7 @@ import click
 import hardmax as hm
 from hardmax.cli.atlas import print_corpus
 from hardmax.cli.models import layers_and_heads, many_texts, model_and_text, number_list, text_for, texts_of
+from hardmax.cli.numbers import WHOLE, WholeRange
 from hardmax.cli.outputs import JSON, check_folder, number, out_folder, print_json, print_table
 from hardmax.errors import InvalidInputError
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 @many_texts
 @click.option(
     "--full",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     metavar="N",
     help="With --texts: how many texts the page keeps in full.  [default: 3]",
 )
 @layers_and_heads
-@click.option("--read-out", type=int, metavar="POSITION", help="Whose knowledge is shown, counted from 0.")
+@click.option("--read-out", type=WHOLE, metavar="POSITION", help="Whose knowledge is shown, counted from 0.")
 @click.option(
     "--influence/--no-influence",
     default=None,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=WholeRange(min=0),
     default=0,
     show_default=True,
     help="Without MODEL: of the sequence it reads.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hardmax.cli.numbers import WHOLE
 from hardmax.cli.outputs import JSON, out_folder, print_json, print_table
 from hardmax.errors import InvalidInputError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="How much is computed: seconds, minutes, or what the paper did.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Moves every random draw.")
+@click.option("--seed", type=WHOLE, default=0, show_default=True, help="Moves every random draw.")
 @click.option(
     "--set",
     "assignments",

@@ -12,6 +12,7 @@ import numpy as np
 import hardmax as hm
 from hardmax.cli.inputs import naming, read_matrix, read_result, read_scores
 from hardmax.cli.networks import read_network
+from hardmax.cli.numbers import REAL, WHOLE
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -23,6 +24,7 @@ from hardmax.cli.outputs import (
     save_and_draw,
 )
 from hardmax.errors import InvalidInputError
+from hardmax.randomness import check_room, generator_of
 
 if TYPE_CHECKING:
     from hardmax.temperature.cell_survival import CellSurvival
@@ -33,21 +35,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("scores", required=False, type=FILE)
-@click.option("--n-tokens", type=int, metavar="N", help="Without SCORES: the number of keys.")
-@click.option("--margin", type=float, help="Without SCORES: the lead of the largest score.")
-@click.option("--temperature", type=float, help="What the scores are divided by.")
-@click.option("--d-head", type=int, help="The temperature sqrt(D_HEAD) of a standard head on raw scores.")
-@click.option("--beta", type=float, help="One over the temperature.")
+@click.option("--n-tokens", type=WHOLE, metavar="N", help="Without SCORES: the number of keys.")
+@click.option("--margin", type=REAL, help="Without SCORES: the lead of the largest score.")
+@click.option("--temperature", type=REAL, help="What the scores are divided by.")
+@click.option("--d-head", type=WHOLE, help="The temperature sqrt(D_HEAD) of a standard head on raw scores.")
+@click.option("--beta", type=REAL, help="One over the temperature.")
 @click.option(
-    "--tolerance", type=float, default=0.01, show_default=True, help="A query is hard up to this distance."
+    "--tolerance", type=REAL, default=0.01, show_default=True, help="A query is hard up to this distance."
 )
 @click.option("--values", type=FILE, metavar="FILE", help="One value per key, to measure output errors.")
 @click.option(
     "--network", metavar="NETWORK", help="Which cells of a deep network survive, instead of SCORES."
 )
-@click.option("--box", nargs=2, type=float, metavar="LOW HIGH", help="With --network: sample [LOW, HIGH]^d.")
-@click.option("--samples", type=int, default=20_000, show_default=True, help="With --network: points.")
-@click.option("--seed", type=int, default=0, show_default=True, help="With --network: of the points.")
+@click.option("--box", nargs=2, type=REAL, metavar="LOW HIGH", help="With --network: sample [LOW, HIGH]^d.")
+@click.option("--samples", type=WHOLE, default=20_000, show_default=True, help="With --network: points.")
+@click.option("--seed", type=WHOLE, default=0, show_default=True, help="With --network: of the points.")
 @click.option(
     "--inputs",
     type=FILE,
@@ -164,7 +166,8 @@ def _survive(
     network = read_network(text)
     domain = hm.Box.cube(network.d, *box)
     low, high = domain.low.floats, domain.high.floats
-    points = np.random.default_rng(seed).uniform(low, high, (samples, network.d))
+    check_room("--samples", samples, network.d)
+    points = generator_of(seed).uniform(low, high, (samples, network.d))
     return hm.temperature.surviving_cells(network, points, temperature)
 
 

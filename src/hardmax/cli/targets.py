@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from hardmax.cli.inputs import read_arrays
+from hardmax.cli.numbers import WHOLE
 from hardmax.cli.outputs import FILE
 
 DOMAINS = ("cube01", "cube11", "gaussian")
@@ -38,7 +39,7 @@ def target_options(command: Callable[..., Any], *, hops: bool = False) -> Callab
 
     reading: Callable[..., Any] = with_target
     for option in (
-        click.option("--seed", type=int, default=0, show_default=True, help="For matrices and samples."),
+        click.option("--seed", type=WHOLE, default=0, show_default=True, help="For matrices and samples."),
         click.option(
             "--domain",
             type=click.Choice(DOMAINS),
@@ -50,8 +51,8 @@ def target_options(command: Callable[..., Any], *, hops: bool = False) -> Callab
             metavar="FILE",
             help="The matrices that the target names (.npy, .npz or .csv); random ones otherwise.",
         ),
-        click.option("--d", "d_token", type=int, help="The numbers per token.  [default: of the target]"),
-        click.option("--n-tokens", "n_tokens", type=int, required=True, help="T, the length of a sequence."),
+        click.option("--d", "d_token", type=WHOLE, help="The numbers per token.  [default: of the target]"),
+        click.option("--n-tokens", type=WHOLE, required=True, help="T, the length of a sequence."),
         click.argument("target"),
     ):
         reading = option(reading)

@@ -14,7 +14,8 @@ import numpy as np
 import hardmax as hm
 from hardmax.cli.inputs import exact_number, read_arrays, read_result
 from hardmax.cli.models import refuse_words
-from hardmax.cli.networks import DESCRIPTIONS, NUMBER, read_network
+from hardmax.cli.networks import DESCRIPTIONS, read_network
+from hardmax.cli.numbers import NUMBER, REAL, WHOLE, WholeRange
 from hardmax.cli.outputs import (
     check_targets,
     counted,
@@ -26,6 +27,7 @@ from hardmax.cli.outputs import (
 )
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.networks.transformer import Transformer
+from hardmax.randomness import generator_of
 from hardmax.results import plain
 
 if TYPE_CHECKING:
@@ -44,15 +46,15 @@ _SHOWN = 3  # changes at one place in the table
 @click.option("--to", "end", metavar="B", help="Where it ends.")
 @click.option("--text", help="With the folder of a BERT model: the text at the beginning.")
 @click.option("--to-text", help="The text at the end, with as many tokens.")
-@click.option("--depth", type=int, metavar="N", help="With such a folder: only its first N layers.")
+@click.option("--depth", type=WHOLE, metavar="N", help="With such a folder: only its first N layers.")
 @click.option(
     "--rule",
     type=click.Choice(["hardmax", "softmax"]),
     help="How a trained model reads: at temperature zero (the default), or as it was trained.",
 )
 @click.option("--exact", is_flag=True, help="Decide everything in rationals; networks of this kind alone.")
-@click.option("--max-pieces", type=click.IntRange(min=1), metavar="N", help="Stop after this many pieces.")
-@click.option("--time-limit", type=float, metavar="S", help="Stop after this many seconds.")
+@click.option("--max-pieces", type=WholeRange(min=1), metavar="N", help="Stop after this many pieces.")
+@click.option("--time-limit", type=REAL, metavar="S", help="Stop after this many seconds.")
 @click.option(
     "--bracket-width",
     type=NUMBER,
@@ -207,7 +209,7 @@ def _sequence(model: TrainedModel, words: str, name: str) -> Any:
         rng = int(words.partition(":")[2])
         job = (model.about or {}).get("job")
         if job is None:
-            return np.random.default_rng(rng).uniform(-1.0, 1.0, size=shape)
+            return generator_of(rng).uniform(-1.0, 1.0, size=shape)
         return np.asarray(outputs_of(job["target"])[0].sample(1, shape[0], rng=rng)[0], dtype=np.float64)
     rows = _numbers(words, name)
     if rows.shape != shape:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hardmax.cli.numbers import WHOLE
 from hardmax.cli.outputs import JSON, out_folder, print_json, print_table
 from hardmax.errors import IncompleteError, InvalidInputError
 
@@ -50,7 +51,7 @@ def _driving(command: Callable[..., Any]) -> Callable[..., Any]:
             "--dask", metavar="tcp://...", help="The scheduler of a Dask cluster that runs the jobs."
         ),
         click.option(
-            "--jobs", type=int, metavar="N", help="Jobs at a time; -1 for every core.  [default: 1]"
+            "--jobs", type=WHOLE, metavar="N", help="Jobs at a time; -1 for every core.  [default: 1]"
         ),
     ):
         command = option(command)

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 import hardmax as hm
-from hardmax.cli.networks import NUMBER, read_network
+from hardmax.cli.networks import read_network
+from hardmax.cli.numbers import NUMBER, REAL
 from hardmax.cli.outputs import FILE, JSON, check_folder, counted, print_json
 from hardmax.errors import CertificateError, InvalidInputError
 from hardmax.verification import read_certificate
@@ -21,7 +22,7 @@ CODES = {"holds": 0, "violated": 1, "unknown": 3}
 @click.argument("network", metavar="[NETWORK]", required=False)
 @click.argument("property_text", metavar="[PROPERTY]", required=False)
 @click.option("--box", nargs=2, type=NUMBER, metavar="LOW HIGH", help="Look in the cube [LOW, HIGH]^d.")
-@click.option("--limit", type=float, metavar="S", help="Stop after this many seconds: unknown.")
+@click.option("--limit", type=REAL, metavar="S", help="Stop after this many seconds: unknown.")
 @click.option("--certificate", type=FILE, metavar="FILE.json[.gz]", help="Write what proves the verdict.")
 @click.option("--resume", is_flag=True, help="Go on from the certificate file of a search that was stopped.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Check a certificate; needs no network.")
@@ -80,7 +81,6 @@ def verify(
                 "share": found.share,
                 "nodes": found.n_nodes,
                 "leaves": found.certificate.n_leaves,
-                "seconds": found.seconds,
                 "network_sha256": found.certificate.network_sha256,
                 "property_sha256": found.certificate.property_sha256,
             }

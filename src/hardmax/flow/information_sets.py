@@ -26,6 +26,7 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.bitsets import Words
 from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, is_forgotten
 from hardmax.flow.propagation import Group, Layout, Propagation, find_winners, lay_out, scores_of
+from hardmax.randomness import check_room
 from hardmax.results import Result
 
 _BLOCK_WORDS = 1 << 20
@@ -349,6 +350,7 @@ def information_sets(
     B, T, L = len(inputs), architecture.n_tokens, architecture.depth
     small = np.int8 if T <= 128 else np.int16 if T <= 2**15 else np.int32
     kept_rows = [1 if keep == "cls" or layer == L else T + 1 for layer in range(1, L + 1)]
+    check_room("winners", B, sum(rows * h for rows, h in zip(kept_rows, architecture.heads, strict=True)))
     routings = [
         np.empty((B, rows, heads), dtype=small)
         for rows, heads in zip(kept_rows, architecture.heads, strict=True)

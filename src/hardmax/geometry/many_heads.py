@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.bounds.large_integers import dimension, positive, whole_numbers
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.minkowski import as_heads, minkowski_vertices, mixed_counts
+from hardmax.randomness import generator_of
 from hardmax.results import Result
 
 _STEP, _FROM, _TO = 1 / 64, -10.0, 14.0  # of the trapezoidal rule, whose error falls like exp(-2 pi^2 / step)
@@ -152,7 +153,7 @@ def vertices_from_subsets(
     _check_different(sets, values)
     size = min(H, d if biased else d - 1)
     constant = 0 if biased else comb(H - 1, d - 1)
-    exact, generator = n_samples is None, np.random.default_rng(rng)
+    exact, generator = n_samples is None, generator_of(rng)
     if exact:
         if comb(H, size) > _SUBSETS:
             raise InvalidInputError(

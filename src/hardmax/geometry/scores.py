@@ -249,7 +249,8 @@ def _rows_of(values: ArrayLike, name: str, row: str) -> ExactArray:
 
 
 def _rounding(floats: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.abs(floats).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + 1e-300)
+    with np.errstate(over="ignore"):  # then the error is infinite
+        return np.asarray(np.abs(floats).sum(axis=1) * (UNIT_ROUNDOFF * 1.01) + 1e-300)
 
 
 def _is_exact(

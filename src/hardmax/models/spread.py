@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hardmax.errors import InvalidInputError
+from hardmax.randomness import generator_of
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +71,7 @@ def spread(
     values, groups = np.asarray(values)[kept], np.asarray(groups)[kept]
     if not len(values):
         return Spread(*(float("nan"),) * 5, 0, 0)
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     names, member = np.unique(groups, return_inverse=True)
     drawn_from = np.arange(len(values)) if len(names) == 1 else member
     n = int(drawn_from.max()) + 1

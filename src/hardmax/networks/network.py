@@ -27,6 +27,7 @@ from hardmax.networks.reading.onnx_files import read_onnx
 from hardmax.networks.reading.torch_attention import AttentionOptions
 from hardmax.networks.reading.torch_modules import read_module
 from hardmax.networks.signatures import Signature, pack_bits
+from hardmax.randomness import generator_of
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -549,7 +550,7 @@ class Network(Result):
             ffn_bias_scale=ffn_bias_scale,
         )
         description = {"made_by": "Network.random", **choices.description(), "rng": _seed(rng)}
-        return cls(choices.draw(np.random.default_rng(rng)), description)
+        return cls(choices.draw(generator_of(rng)), description)
 
     @classmethod
     def random_mlp(cls, widths: Sequence[int], rng: int | np.random.Generator) -> Self:
@@ -571,7 +572,7 @@ class Network(Result):
         """
         sizes = list(widths)
         description = {"made_by": "Network.random_mlp", "widths": sizes, "rng": _seed(rng)}
-        layers = random_networks.mlp_layers(sizes, np.random.default_rng(rng))
+        layers = random_networks.mlp_layers(sizes, generator_of(rng))
         return cls(cls.mlp(layers).blocks, description)
 
     # What every result has

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import CertificateError, InvalidInputError, MissingExtraError, UnsupportedDimensionError
+from hardmax.errors import (
+    CertificateError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFiniteError,
+    UnsupportedDimensionError,
+)
 from hardmax.geometry.domains import Box, Domain, domain_of
 from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
@@ -379,7 +385,7 @@ class RegionSet(Result):
     @_sound_cells()
     def cell_vertices(self, i: int) -> Floats:
         """The finite vertices of cell ``i``: counterclockwise in the plane, the two ends on the line."""
-        return self._geometry.cell_vertices(self._index(i))
+        return _within_float64(self._geometry.cell_vertices(self._index(i)))
 
     @_sound_cells()
     def exact_vertices(self, i: int) -> list[list[Fraction]]:
@@ -398,7 +404,7 @@ class RegionSet(Result):
     @_sound_cells()
     def vertices(self) -> Floats:
         """All finite vertices of all cells, one row each; a shared one appears once per cell."""
-        return self._geometry.vertices
+        return _within_float64(self._geometry.vertices)
 
     @_sound_cells()
     def polygons(self, box: Box | None = None) -> list[Floats]:
@@ -813,3 +819,9 @@ def _several(n: int, what: str) -> str:
 def _how_sure(complete: bool, exact: bool, outlook: Outlook | None = None) -> str:
     text = f"{'complete' if complete else 'INCOMPLETE'}, {'exact' if exact else 'not certified'}"
     return text if outlook is None else f"{text}; {outlook}"
+
+
+def _within_float64(vertices: Floats) -> Floats:
+    if not np.isfinite(vertices).all():
+        raise NotFiniteError("a vertex is beyond float64; exact_vertices(i) has it in fractions.")
+    return vertices

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import CertificateError, NotFiniteError
+from hardmax.randomness import generator_of
 from hardmax.regions.cells import AT_INFINITY, Cells, Contacts, Ragged
 from hardmax.regions.maps.exact_maps import exact_signature, interior_point, signature_beyond, strictly_inside
 from hardmax.regions.plane.geometry import PlaneGeometry, corners_of
@@ -258,7 +259,8 @@ class Check(ABC):
 
     def corners(self) -> Floats:
         """Points between which the cells lie: their vertices."""
-        return self.regions.vertices
+        vertices = self.regions._geometry.vertices
+        return vertices[np.isfinite(vertices).all(axis=1)]
 
     def random_points(self, n_points: int) -> Floats:
         """Points of the domain: uniform where it is bounded, of all sizes where it is not."""
@@ -646,7 +648,7 @@ def verify(regions: RegionSet, *, n_points: int = 10_000, rng: int | np.random.G
     (True, 4, 4)
     """
     with np.errstate(all="ignore"):
-        check = _CHECKS[regions.cells.kind](regions, np.random.default_rng(rng))
+        check = _CHECKS[regions.cells.kind](regions, generator_of(rng))
     steps: dict[str, Callable[[], None]] = {
         "distinct": check.distinct,
         "witnesses": check.witnesses,

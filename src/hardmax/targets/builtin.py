@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.randomness import check_room
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
 from hardmax.targets.tokens import Bilinear, Coordinate, InputDomain, SquaredSum, as_domain, as_matrix
@@ -70,6 +71,7 @@ def retrieval(
             raise DimensionMismatchError(
                 f"d must be at least {fs} for the first {fs} coordinates, but was {d}."
             )
+        check_room(f"the maxima of {fs} coordinates", fs, d)
         fs = [Coordinate(i) for i in range(int(fs))]
     if not isinstance(fs, Sequence) or isinstance(fs, str):
         raise InvalidInputError(

@@ -56,6 +56,7 @@ from hardmax.targets.expressions import (
 
 Floats = NDArray[np.float64]
 
+_WHOLE = re.compile("[0-9]{1,9}")
 _SYMBOL = re.compile(
     r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)|([A-Za-z_]\w*)|(<=|!=|[-+*/^()\[\]|',<])|(\S))"
 )
@@ -104,7 +105,7 @@ def names_in(text: str) -> dict[str, int]:
     counts = {
         texts[i + 2]: int(texts[i + 4])
         for i in range(len(texts) - 5)
-        if texts[i : i + 2] == ["sum", "("] and texts[i + 3] == "<" and texts[i + 4].isdigit()
+        if texts[i : i + 2] == ["sum", "("] and texts[i + 3] == "<" and _WHOLE.fullmatch(texts[i + 4])
     }
     needed: dict[str, int] = {}
     for i, symbol in enumerate(symbols):
@@ -112,7 +113,7 @@ def names_in(text: str) -> dict[str, int]:
             count = 0
             if texts[i + 1] == "[":
                 inside = texts[i + 2]
-                count = int(inside) + 1 if inside.isdigit() else counts.get(inside, 0)
+                count = int(inside) + 1 if _WHOLE.fullmatch(inside) else counts.get(inside, 0)
             needed[symbol.text] = max(needed.get(symbol.text, 0), count)
     return needed
 
@@ -169,8 +170,8 @@ class Parser:
 
     def _whole(self, what: str) -> int:
         symbol = self._next
-        if symbol.kind != "number" or not symbol.text.isdigit():
-            raise self._unexpected(f"a whole number for {what}")
+        if symbol.kind != "number" or not _WHOLE.fullmatch(symbol.text):
+            raise self._unexpected(f"a whole number of at most nine digits for {what}")
         return int(self._take().text)
 
     def _number(self) -> float:

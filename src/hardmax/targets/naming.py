@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
+from hardmax.randomness import check_room, generator_of
 from hardmax.targets import builtin, tasks
 from hardmax.targets.grammar import names_in
 from hardmax.targets.parsing import parse
@@ -71,6 +73,7 @@ def named(
     if not isinstance(text, str):
         raise InvalidInputError(f"target must be a Target or a text, but was a {type(text).__name__}.")
     name, _, rest = text.strip().partition(":")
+    d = None if d is None else positive("d", d)
     place: dict[str, Any] = {} if domain is None else {"domain": domain}
     size: dict[str, Any] = {} if d is None else {"d": d}
     if name not in _NAMES:
@@ -83,7 +86,9 @@ def named(
     if name == "pairwise":
         if matrices is None:
             width = _D if d is None else d
-            stack = np.random.default_rng(rng).standard_normal((_one_number(name, rest), width, width))
+            shape = (positive("pairwise", _one_number(name, rest)), width, width)
+            check_room("matrices", *shape)
+            stack = generator_of(rng).standard_normal(shape)
         elif rest:
             raise InvalidInputError("pairwise must have either a number or matrices, but has both.")
         else:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, TargetSyntaxError
+from hardmax.randomness import check_room, generator_of
 from hardmax.targets.expressions import (
     Best,
     Constant,
@@ -104,10 +105,11 @@ def parse(
         width = max(parser.coordinates, 1)
     width = positive("d", width)
     if rng is not None:
-        generator = np.random.default_rng(rng)
+        generator = generator_of(rng)
         for name, count in names_in(text).items():
             if name not in given:
                 shape = (count, width, width) if count else (width, width)
+                check_room("matrices", *shape)
                 given[name] = generator.standard_normal(shape)
     return _assembled(_read(Parser(text, given, width), text), text, width, as_domain(domain))
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import GrowingActiveSetError, InvalidInputError
+from hardmax.randomness import generator_of
 from hardmax.targets.term_functions import TermFunction
 from hardmax.targets.terms import FixedTerm, Term, count_tuples
 from hardmax.targets.tokens import InputDomain, as_domain, returned
@@ -40,7 +41,7 @@ def largest_active_set(target: TermFunction, enough: int, *, n: int = 256, rng: 
     The search ends as soon as ``enough`` positions are active. The climb replaces one token at a time and
     keeps what does not make the active set smaller.
     """
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     arity = sum(term.arity for term in target.terms)
     largest, at = 0, 0
     for wanted in (4 * arity + 8, arity + 2, 2 * arity + 2):
@@ -74,7 +75,7 @@ def is_permutation_invariant(
     >>> is_permutation_invariant(hm.targets.position_sum([0, 1]))
     False
     """
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     length = max(target.min_tokens, 6) if n_tokens is None else n_tokens
     X = target.sample(n, length, generator)
     before = target(X)
@@ -160,7 +161,7 @@ def switch_support(
     """
     wanted = 2 * sum(term.arity for term in target.terms) + 2
     length = max(_length(target, wanted) if n_tokens is None else n_tokens, target.min_tokens)
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     start, end = (target.sample(n, length, generator) for _ in range(2))
     low, high = np.zeros(n), np.full(n, 1.0)
     first = target.winners(start)
@@ -365,7 +366,7 @@ def measure_active(
     32 at T = 32 and on 64 at T = 64; only functions that retrieve tokens can be analysed.
     """
     place = as_domain(domain)
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     sizes = {}
     for length in sorted(lengths):
         active = active_by_differences(function, place.sample(generator, (n, length, d)))

@@ -250,6 +250,11 @@ class Target(TermFunction):
         """
         n_tokens = self._length(n_tokens)
         fixed, beta = self.fixed_positions, self.dimension
+        if n_tokens > _MOST_LEAVES:
+            raise InvalidInputError(
+                f"n_tokens must be at most {_MOST_LEAVES:,} for trees that are built, but was {n_tokens}; "
+                "comparisons(n_tokens) knows the number of comparisons without building them."
+            )
         positions = [*fixed, *(t for t in range(n_tokens) if t not in fixed)]
         if single_leaves is None:
             if not self.roles:

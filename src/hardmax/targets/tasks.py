@@ -21,6 +21,7 @@ Sanford, Hsu and Telgarsky, *Transformers, parallel computation, and logarithmic
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from hardmax.errors import GrowingActiveSetError, InvalidInputError
@@ -99,7 +100,7 @@ def hops_of(text: object) -> int | None:
         return 1
     if name != "k-hop":
         return None
-    if not rest.isdigit() or int(rest) < 1:
+    if not re.fullmatch("[1-9][0-9]{0,99}", rest):
         raise InvalidInputError(f"k-hop must be followed by a number, as in k-hop:3, but was {rest!r}.")
     return int(rest)
 

@@ -336,4 +336,5 @@ def _proportional(a: Floats, b: Floats) -> bool:
     """Whether b is a positive multiple of a, up to rounding."""
     if a.shape != b.shape or not a.any() or not b.any():
         return False
+    a, b = a / np.abs(a).max(), b / np.abs(b).max()  # nothing overflows
     return bool(np.allclose(a / np.linalg.norm(a), b / np.linalg.norm(b), rtol=0.0, atol=1e-13))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.randomness import check_room, generator_of
 
 Floats = NDArray[np.float64]
 TokenFunction = Callable[..., Any]
@@ -236,7 +237,8 @@ class InputDomain:
     def sample(self, rng: int | np.random.Generator, shape: tuple[int, ...]) -> Floats:
         """An array of independent coordinates: ``shape`` is that of the whole array, (B, T, d) for B
         sequences."""
-        generator = np.random.default_rng(rng)
+        generator = generator_of(rng)
+        check_room("samples", *shape)
         if self.kind == "gaussian":
             return generator.standard_normal(shape)
         uniform = generator.random(shape)

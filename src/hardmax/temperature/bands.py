@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, NotFiniteError
 from hardmax.exact.rationals import as_exact
 from hardmax.results import Result
 from hardmax.temperature.arguments import checked_tolerance, positive_temperature
@@ -127,7 +127,12 @@ def transition_band(keys: ArrayLike, temperature: float, *, tolerance: float = 0
     tau, eta = float(positive_temperature(temperature)), checked_tolerance(tolerance)
     distance = np.zeros((len(points), len(points)))
     for axis in points.T:  # one coordinate at a time: no array of N * N * d
-        np.hypot(distance, axis[:, None] - axis, out=distance)
+        with np.errstate(over="ignore"):
+            np.hypot(distance, axis[:, None] - axis, out=distance)
+    if not np.isfinite(distance).all():
+        raise NotFiniteError(
+            "keys must be less than 1.8e308 apart, but two of them are farther; rescale them."
+        )
     with np.errstate(divide="ignore", invalid="ignore"):
         width = 2 * margin_needed(len(points), tau, tolerance=eta) / distance
         alone = 2 * margin_needed(2, tau, tolerance=eta) / distance

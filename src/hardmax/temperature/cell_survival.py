@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.bounds.large_integers import positive
+from hardmax.bounds.large_integers import dimension
 from hardmax.errors import InvalidInputError
 from hardmax.networks.block import points_of
 from hardmax.networks.network import Network
@@ -182,7 +183,7 @@ def clear_signatures_bound(d: int, *, side: float, margin: float, slope: float, 
     >>> clear_signatures_bound(2, side=1.0, margin=0.1, slope=1.0)
     64
     """
-    d = positive("d", d)
+    d = dimension("d", d)
     for name, value in (("side", side), ("margin", margin), ("slope", slope), ("growth", growth)):
         if not (0 < value < np.inf):
             raise InvalidInputError(f"{name} must be a positive finite number, but was {value}.")
@@ -190,8 +191,8 @@ def clear_signatures_bound(d: int, *, side: float, margin: float, slope: float, 
         raise InvalidInputError(
             f"growth must be at least 1, as the first block reads the input, but was {growth}."
         )
-    steps = math.sqrt(d) * side * slope * growth / (2 * margin)
-    per_axis: int = math.floor(steps * (1 + 8 * math.ulp(1.0))) + 1  # rounded up: an upper bound
+    steps = Fraction(side) * Fraction(slope) * Fraction(growth) / (2 * Fraction(margin))
+    per_axis = math.isqrt(math.floor(d * steps**2)) + 1
     return int(per_axis**d)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.randomness import generator_of
 
 Floats = NDArray[np.float32]
 
@@ -231,7 +232,7 @@ class TransformerShape:
         normal, CLS zero where it has a position of its own, layer norms the identity. The paper states none
         of this but the last zero.
         """
-        generator = np.random.default_rng(rng)
+        generator = generator_of(rng)
         vector = np.zeros(self.n_parameters, dtype=np.float32)
         for parameter in self.parameters:
             place = slice(parameter.offset, parameter.offset + parameter.size)

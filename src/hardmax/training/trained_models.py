@@ -31,7 +31,7 @@ from hardmax.training.data import canonical
 from hardmax.training.layout import TransformerShape
 from hardmax.training.loop import TrainingResult, predict
 from hardmax.training.piecewise import transformer_of
-from hardmax.untrusted import first_line, parsed_json
+from hardmax.untrusted import check_plain, first_line, parsed_json
 from hardmax.versions import installed_versions
 
 Floats = NDArray[np.float32]
@@ -182,6 +182,7 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
         When the file is truncated, of another program, of a newer hardmax, or holds other tensors than its
         shape.
     """
+    check_plain(Path(path))
     tensors, words = _unpacked(Path(path).read_bytes(), path)
     if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
         raise DamagedFileError(f"{path} must hold texts about its tensors, but its header is damaged.")

@@ -767,9 +767,8 @@ def common_refinement(*polynomials: Factored, domain: Domain | None = None) -> C
     >>> len((first * second).essential_terms())
     6
     """
+    _common_dimension(polynomials, "polynomials")
     factors = tuple(factor for polynomial in polynomials for factor in polynomial.factors)
-    if not factors:
-        raise InvalidInputError("polynomials must hold at least one tropical polynomial, but there is none.")
     refinement = refined([p.scores for p in factors], domain)
     return CommonRefinement(factors, refinement.domain, refinement)
 

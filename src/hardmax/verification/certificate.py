@@ -20,6 +20,7 @@ from typing import Any
 from hardmax.errors import CertificateError, FileFormatError
 from hardmax.results import pictures
 from hardmax.storage import written_whole
+from hardmax.untrusted import check_plain
 from hardmax.verification import replay
 from hardmax.verification.nodes import Cut, Node, children
 from hardmax.verification.properties import Constraint, Group
@@ -82,7 +83,7 @@ class Certificate:
         target = Path(path)
         content = json.dumps(self.record, separators=(",", ":")).encode("ascii")
         with written_whole(target) as file:
-            file.write(gzip.compress(content, 6) if target.suffix == ".gz" else content)
+            file.write(gzip.compress(content, 6, mtime=0) if target.suffix == ".gz" else content)
         return target
 
     def plot(self, *, ax: Any = None) -> Any:
@@ -113,6 +114,7 @@ def read_certificate(path: str | os.PathLike[str]) -> Certificate:
     >>> read_certificate(file).record == proof.record
     True
     """
+    check_plain(Path(path))
     try:
         record = replay.read(Path(path))  # type: ignore[no-untyped-call]
     except (ValueError, RecursionError, EOFError, zlib.error) as error:

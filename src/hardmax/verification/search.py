@@ -75,7 +75,8 @@ class Explorer:
         self.rising = rising
         self.best: tuple[Fraction, tuple[Fraction, ...], bool] | None = None
         middle, radius = self.root().ball
-        self.magnitudes = program.magnitudes(np.abs(middle) + radius)
+        with np.errstate(over="ignore"):
+            self.magnitudes = program.magnitudes(np.abs(middle) + radius)
         self.disjuncts = [list(conjunction) for conjunction in group.disjuncts]
         self._float_parts()
 

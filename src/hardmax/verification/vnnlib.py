@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, InvalidInputError
+from hardmax.untrusted import check_plain
 from hardmax.verification.properties import Atom, Condition, Joined, Linear, decimal
 
 MAX_SIZE = 100_000_000
@@ -52,6 +53,7 @@ def read_vnnlib(path: str | Path) -> Condition:
     <Condition: (-y0 + 2 <= 0)>
     """
     file = Path(path)
+    check_plain(file)
     if file.stat().st_size > MAX_SIZE:
         raise FileFormatError(f"{path} must be smaller than {MAX_SIZE // 10**6} MB to be read as VNN-LIB.")
     try:

@@ -161,3 +161,24 @@ def test_wrong_input_gets_one_sentence(tent, elsewhere):
     assert "certificate" in refused("--replay", "broken.json")
     (elsewhere / "broken.vnnlib").write_text("(assert")
     refused(tent, "broken.vnnlib")
+
+
+def test_two_runs_say_and_write_the_same_bytes(tmp_path, monkeypatch):
+    now = [1_700_000_000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])  # what gzip would write into its header
+    found = []
+    for name in ("first.json.gz", "second.json.gz"):
+        file = tmp_path / name
+        line = ["verify", "mlp:2,3,1,seed=0", "y0 <= 1000", "--box", "-1", "1", "--json", "--certificate"]
+        result = CliRunner().invoke(main, [*line, str(file)])
+        assert result.exit_code == 0
+        found.append((result.stdout, file.read_bytes()))
+        now[0] += 1000.0
+    assert found[0] == found[1]
+
+
+def test_what_claims_check_says_does_not_depend_on_the_clock():
+    line = ["claims", "check", "--select", "tropical.fig4_216", "--json"]
+    first, second = (CliRunner().invoke(main, line).stdout for _ in range(2))
+    assert json.loads(first)["entries"][0]["verdict"]
+    assert first == second

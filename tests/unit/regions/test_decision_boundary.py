@@ -648,3 +648,13 @@ def test_an_onnx_file_is_taken_as_it_is():
     assert found.class_sizes == pytest.approx(area, abs=0.4)
     same = hm.decision_boundary(path, hm.Box.cube(2, -2, 3))  # a path, too
     assert same.total_size == found.total_size
+
+
+def test_a_part_of_a_boundary_says_no_total_and_computes_no_sizes_for_its_name():
+    network = hm.Network.random_mlp([3, 12, 12, 3], 0)
+    part = hm.decision_boundary(network, hm.Box.cube(3, -4, 4), max_cells=40)
+    assert "INCOMPLETE" in repr(part)
+    assert "area" not in repr(part)
+    assert "sizes" not in part.__dict__
+    assert part.n_pieces > 1
+    assert part[0].size == part.sizes[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -584,3 +585,21 @@ def test_the_command_wants_a_network(tmp_path):
         shown = run(str(file), "--box", "-4", "4")
         assert shown.exit_code == 2
         assert sentence in shown.stderr
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_task_that_is_longer_than_the_time_limit_is_cut_off(n_jobs):
+    wide, box = hm.Network.random_mlp([20, 1500, 1500, 1], 0), hm.Box.cube(20, -1, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        part = hm.estimate_cells(wide, box, n_samples=10**9, time_limit=0.5, n_jobs=n_jobs)
+    assert 0 < part.n_samples < 2**18
+    assert part.n_samples < part.n_requested
+
+
+def test_a_time_limit_that_is_not_reached_changes_nothing():
+    network, box = hm.Network.random_mlp([3, 20, 20, 1], 0), hm.Box.cube(3, -1, 1)
+    plain = hm.estimate_cells(network, box, n_samples=300_000)
+    limited = hm.estimate_cells(network, box, n_samples=300_000, time_limit=1000.0)
+    assert np.array_equal(plain.counts, limited.counts)
+    assert np.array_equal(plain.first_samples, limited.first_samples)

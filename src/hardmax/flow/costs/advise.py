@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardmax.bounds.large_integers import positive
+from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, exponent_of
 from hardmax.flow.costs.estimate import missed_by, sampled_needs, set_sizes
@@ -35,12 +36,14 @@ from hardmax.flow.costs.plan_search import (
 from hardmax.flow.information_sets import information_sets
 from hardmax.flow.plans import Plan
 from hardmax.flow.theorems.hops import hop_plan, hops
+from hardmax.randomness import check_room, generator_of
 from hardmax.results import Result
 from hardmax.targets.naming import as_target
 from hardmax.targets.target import Target
 from hardmax.targets.tasks import hops_of
 from hardmax.targets.tokens import Bilinear
 
+_MOST_CHOICES = 1_000_000  # of heads for every layer but the last
 _STEPS = 64  # exponents between which a budget chooses: 0, 1/8, 2/8, ...
 
 
@@ -239,15 +242,14 @@ def advise(
     n_suggestions = positive("n_suggestions", n_suggestions)
     allowed = exponent_of("max_exponent", max_exponent).limit_denominator(10**6)
     allowed_loss = float(exponent_of("max_missed", max_missed))
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     if hops is not None:
         return _of_hops(hops, n_tokens, max_depth, allowed, budget, d_ff, n_samples, generator)
     target = as_target(target)
     needs = sampled_needs(target, n_tokens, n_samples, generator)
     X = target.sample(n_samples, n_tokens, generator)
     found: list[tuple[tuple[int, ...], Assignment | None]] = [
-        (heads, assign(needs, heads))
-        for heads in _smallest_heads(needs, max_depth, max_heads or max(len(needs), 1))
+        (heads, assign(needs, heads)) for heads in _smallest_heads(needs, max_depth, max_heads)
     ]
     if n_tokens > 1:
         found.append(((1,), None))  # one head that reads everything
@@ -323,6 +325,7 @@ def _share_of_hops(
     """On how many of ``n_samples`` random texts of three letters that have an answer CLS ends with it."""
     kept: list[np.ndarray] = []
     while sum(map(len, kept)) < n_samples:  # one text in three ends with a letter twice, which answers itself
+        check_room("samples", max(n_samples, 256), shape.n_tokens)
         letters = rng.integers(0, 3, (max(n_samples, 256), shape.n_tokens))
         kept.append(letters[hops(letters, k) >= 0])
     letters = np.concatenate(kept)[:n_samples]
@@ -371,10 +374,23 @@ def parameter_count(architecture: Architecture, *, d_ff: int | None = None, posi
     return total
 
 
-def _smallest_heads(needs: Sequence[Need], max_depth: int, max_heads: int) -> Iterator[tuple[int, ...]]:
-    """Heads with which a plan of maxima exists, but not with one head less in any layer."""
+def _smallest_heads(
+    needs: Sequence[Need], max_depth: int, max_heads: int | None
+) -> Iterator[tuple[int, ...]]:
+    """Heads with which a plan of maxima exists, but not with one head less in any layer.
+
+    Each of them then does one of the readings that the needs ask for, so there are no more than those.
+    """
     if any(need.kind == "many" for need in needs):
         return
+    readings = sum({"pair": 2, "rank": need.rank}.get(need.kind, 1) for need in needs) or 1
+    max_depth = min(max_depth, readings)
+    max_heads = min(max_heads or max(len(needs), 1), readings)
+    if max_heads ** (max_depth - 1) > _MOST_CHOICES:
+        raise InvalidInputError(
+            f"max_depth must be smaller: {max_depth} layers of up to {max_heads} heads are more than "
+            f"{_MOST_CHOICES:,} choices; try max_depth=3 or a smaller max_heads."
+        )
     for depth in range(1, max_depth + 1):
         for before in product(range(1, max_heads + 1), repeat=depth - 1):
             last = 1 + bisect_left(  # more heads never hurt

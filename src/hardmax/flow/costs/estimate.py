@@ -37,6 +37,7 @@ from hardmax.flow.costs.plan_search import (
 from hardmax.flow.costs.score_rank import missed_maximum
 from hardmax.flow.information_sets import InformationFlow, information_sets
 from hardmax.flow.plans import Plan
+from hardmax.randomness import generator_of
 from hardmax.results import Result
 from hardmax.targets.naming import as_target
 from hardmax.targets.target import Interval, Target
@@ -264,7 +265,7 @@ def estimate_cost(
     target = as_target(target)
     _check(target, architecture, n_samples)
     T, d = architecture.n_tokens, architecture.d_token
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     X = target.sample(n_samples, T, generator)
     needs = sampled_needs(target, T, n_samples, generator)
     sizes = set_sizes(target, architecture)

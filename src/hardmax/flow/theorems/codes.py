@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import InvalidInputError
 from hardmax.flow.theorems.softmax_transformers import Floats, TwoLayer, positive_number
 from hardmax.networks.random_networks import check_size
+from hardmax.randomness import generator_of
 
 _MOST_UNITS = 4_000_000
 
@@ -105,7 +106,7 @@ class Code:
 
     def mean_error(self, *, p: float = 2.0, n_samples: int = 4000, rng: int = 0) -> float:
         r"""The error :math:`(E \lVert V - \hat V \rVert_p^p)^{1/p}`, V uniform, estimated from samples."""
-        v = np.random.default_rng(rng).random((n_samples, self.m))
+        v = generator_of(rng).random((n_samples, self.m))
         return float((np.abs(self(v) - v) ** p).sum(axis=1).mean() ** (1.0 / p))
 
     def sup_error(self, v: ArrayLike) -> float:

@@ -43,6 +43,7 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteE
 from hardmax.flow.theorems.depth_separation import separation_target
 from hardmax.flow.theorems.softmax_transformers import Floats, frozen_array, positive_number
 from hardmax.networks.random_networks import check_size
+from hardmax.randomness import generator_of
 from hardmax.results import Result
 
 _MOST = 2_000_000  # sequences that are searched
@@ -369,7 +370,7 @@ class SingleLayer:
     @classmethod
     def random(cls, heads: int, n: int, rng: int | np.random.Generator, *, beta: float = 3.0) -> SingleLayer:
         """Scores and values uniform in [-1, 1]."""
-        rng = np.random.default_rng(rng)
+        rng = generator_of(rng)
         return cls(rng.uniform(-1, 1, (heads, 3)), rng.uniform(-1, 1, (heads, n, 3)), beta)
 
     @property

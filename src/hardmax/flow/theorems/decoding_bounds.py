@@ -29,6 +29,7 @@ from scipy.optimize import least_squares, linprog
 from hardmax.errors import DimensionMismatchError, IncompleteError, InvalidInputError, NotFiniteError
 from hardmax.flow.theorems.softmax_transformers import Floats, TwoLayer, positive_number
 from hardmax.networks.random_networks import check_size
+from hardmax.randomness import generator_of
 
 _RHO = (math.pi + math.sqrt(math.pi**2 + 4.0)) / 2.0
 
@@ -286,7 +287,7 @@ def _bisected(odd: Callable[[Floats], Floats], m: int) -> Floats:
 
 
 def _searched(odd: Callable[[Floats], Floats], m: int, tolerance: float, tries: int, rng: int) -> Floats:
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     best = (np.inf, np.full(m, 0.0))
     for start in generator.normal(size=(tries, m)):
         found = least_squares(

@@ -43,6 +43,7 @@ from hardmax.flow.theorems.softmax_transformers import (
     positive_number,
 )
 from hardmax.networks.random_networks import check_size
+from hardmax.randomness import generator_of
 
 Cube = Literal["cube11", "cube01"]
 Square = Literal["plain", "richardson"]
@@ -381,7 +382,7 @@ def separation_inputs(
     """
     check_size(n_tokens, "n_tokens", 1)
     check_size(n_each, "n_each", 1)
-    rng = np.random.default_rng(rng)
+    rng = generator_of(rng)
     shape = (n_each, n_tokens, 3)
     sphere = rng.normal(size=shape)
     sphere /= np.linalg.norm(sphere, axis=2, keepdims=True)
@@ -434,7 +435,7 @@ def sup_error(
     """
     check_size(climbers, "climbers", 1)
     check_size(steps, "steps", 0)
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     families = separation_inputs(built.n_tokens, n_each, beta=built.transformer.beta, rng=generator)
     if built.domain == "cube01":
         families = {name: (tokens + 1.0) / 2.0 for name, tokens in families.items()}

@@ -93,7 +93,9 @@ def hops(sequences: ArrayLike, k: int = 1) -> NDArray[np.int64]:
         asked = letters[rows, at]
         behind = (letters[:, :-1] == asked[:, None]) & (places[1:] <= at[:, None])
         found = np.where(behind, places[1:], -1).max(axis=1)
-        at = np.where(at < 0, -1, found)
+        before, at = at, np.where(at < 0, -1, found)
+        if np.array_equal(before, at):  # a place that is its own answer stays one
+            break
     return at
 
 

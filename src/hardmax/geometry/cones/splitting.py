@@ -115,7 +115,8 @@ class Refinement:
         """
         if len(self._frame.columns) == self.d:
             return np.empty((0, self.d))
-        rows = np.concatenate([f.slopes - f.slopes[0] for f in self.families] + [self.domain.a.floats])
+        halves = [f.slopes / 2 for f in self.families]  # whose differences do not overflow
+        rows = np.concatenate([half - half[0] for half in halves] + [self.domain.a.floats])
         basis = np.linalg.svd(np.concatenate([rows, np.zeros((self.d, self.d))]))[2]
         return np.asarray(basis[len(self._frame.columns) :])
 

@@ -16,7 +16,12 @@ import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError, UnsupportedDimensionError
+from hardmax.errors import (
+    DimensionMismatchError,
+    InvalidInputError,
+    NotFiniteError,
+    UnsupportedDimensionError,
+)
 from hardmax.exact.rationals import ExactArray, as_exact, fraction, nearest_float
 from hardmax.geometry.cones.splitting import Refinement, refine
 from hardmax.geometry.domains import Box
@@ -76,7 +81,13 @@ class KeyDiagram(Result):
         if "weights" in self.scores.source:
             floats: Floats = self.scores.source["weights"].floats
             return floats
-        return np.asarray(np.einsum("ij,ij->i", self.slopes, self.slopes) + 2.0 * self.offsets)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = np.asarray(np.einsum("ij,ij->i", self.slopes, self.slopes) + 2.0 * self.offsets)
+        if not np.isfinite(found).all():
+            raise NotFiniteError(
+                "weights would be beyond float64, because keys or biases are; slopes and offsets are exact."
+            )
+        return found
 
     # Faces, in low dimension
     # ------------------------------------------------------------------------------------------------------
@@ -228,7 +239,7 @@ def walls_of(cells: Refinement) -> list[Facet]:
                     points, rays = np.zeros((1, d)), g[:, 1:]
                 else:
                     finite = g[:, 0] > 0
-                    with np.errstate(over="ignore"):
+                    with np.errstate(over="ignore", divide="ignore"):
                         points, rays = g[finite, 1:] / g[finite, :1], g[~finite, 1:]
                 walls[(j, other)] = Facet((j, other), points, np.concatenate([rays, lines, -lines]))
     return [walls[pair] for pair in sorted(walls)]
@@ -236,7 +247,8 @@ def walls_of(cells: Refinement) -> list[Facet]:
 
 def counter_clockwise(corners: Floats) -> Floats:
     """The corners of a convex polygon in counter-clockwise order."""
-    centred = corners - corners.mean(axis=0)
+    scaled = corners / max(float(np.abs(corners).max()), 1.0)  # nothing overflows
+    centred = scaled - scaled.mean(axis=0)
     order = np.argsort(np.arctan2(centred[:, 1], centred[:, 0]), kind="stable")
     return np.ascontiguousarray(corners[order])
 

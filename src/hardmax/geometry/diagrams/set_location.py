@@ -65,7 +65,8 @@ def locate_sets(scores: Scores, k: int, points: ExactArray | Floats) -> Integers
                 x = points.rational_row(start + i)
             else:
                 x = [rational(v) for v in block[i].tolist()]
-            slack = 4 * (noise[0] * float(np.abs(block[i]).sum()) + noise[1])
+            with np.errstate(over="ignore", invalid="ignore"):  # then all are compared
+                slack = 4 * (noise[0] * float(np.abs(block[i]).sum()) + noise[1])
             out[start + i] = _settled(scores, k, values[i][ties.group], slack, [*x, flint.fmpq(1)])
     return out
 

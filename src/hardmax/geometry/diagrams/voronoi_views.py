@@ -107,7 +107,7 @@ def voronoi_view(diagram: KeyDiagram, cells: Refinement) -> VoronoiView:
             pair = (int(winner[i]), other)
             if other in winners and pair[0] < other and pair not in ridges:
                 rows = [*on.tolist(), *apex]
-                wall = diagram.slopes[other] - diagram.slopes[pair[0]]
+                wall = diagram.slopes[other] / 2 - diagram.slopes[pair[0]] / 2  # nothing overflows
                 plane = np.linalg.svd(wall[None])[2][1:] if d == 3 and not has_lines else None
                 ridges[pair] = _listed(generators[rows], number[rows], plane)
                 if d == 2 and len(ridges[pair]) == 1:
@@ -134,10 +134,13 @@ def _listed(generators: Floats, number: Integers, plane: Floats | None) -> list[
     """
     if plane is not None and len(generators) > 2:
         finite = generators[:, 0] > 0
-        points = generators[finite, 1:] / generators[finite, :1]
+        exponents = np.frexp(generators[finite])[1]
+        largest = max(0, int((exponents[:, 1:] - exponents[:, :1]).max(initial=0)))  # nothing overflows
+        points = np.ldexp(generators[finite, 1:], -largest) / generators[finite, :1]
         rays = generators[~finite, 1:]
+        rays = rays / np.abs(rays).max(axis=1, keepdims=True)
         rays = rays / np.linalg.norm(rays, axis=1, keepdims=True)
-        inside = points.mean(axis=0) + rays.sum(axis=0)
+        inside = points.sum(axis=0) / max(len(points), 1) + rays.sum(axis=0)
         seen = np.empty((len(generators), len(plane)))
         seen[finite], seen[~finite] = (points - inside) @ plane.T, rays @ plane.T
         number = number[np.argsort(np.arctan2(seen[:, 1], seen[:, 0]), kind="stable")]

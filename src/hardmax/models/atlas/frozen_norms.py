@@ -39,6 +39,7 @@ from hardmax.models.reading.families import norm_epsilon
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import CapturedLayer, required
 from hardmax.networks.block import many
+from hardmax.randomness import generator_of
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -434,7 +435,7 @@ class _NormRecorder:
     ) -> None:
         self.norms, self.radii, self.plane, self.n_points = norms, radii, plane, n_points
         self.layers = None if layers is None else tuple(sorted({int(layer) for layer in layers}))
-        self.generator = np.random.default_rng(rng)
+        self.generator = generator_of(rng)
         self.asked, self.positions = positions, list[int]()
         self.found: dict[int, tuple[Floats, Floats, Floats]] = {}
         self.frozen: set[str] = set()

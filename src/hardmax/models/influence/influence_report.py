@@ -34,6 +34,7 @@ from hardmax.errors import InvalidInputError
 from hardmax.models.influence.routing_flow import TokenFlow
 from hardmax.models.spread import Spread, spread
 from hardmax.networks.block import many
+from hardmax.randomness import generator_of
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -398,7 +399,7 @@ def recall_columns(
     """
     if not 1 <= n_draws <= _MOST_DRAWS:
         raise InvalidInputError(f"n_draws must be from 1 to {_MOST_DRAWS:,}, but was {n_draws}.")
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     n_measures, n_queries, n_keys = influence.shape
     shape = (len(sets), n_measures, n_queries)
     found = {name: np.full(shape, np.nan) for name in COLUMNS}

@@ -38,6 +38,7 @@ from hardmax.models.reading.sources import named_texts, required
 from hardmax.models.reading.texts import is_corpus
 from hardmax.models.reading.watching import implementation
 from hardmax.progress import shown
+from hardmax.randomness import generator_of
 
 Floats = NDArray[np.float64]
 
@@ -277,7 +278,7 @@ class Interventions:
             )
         directions = np.eye(self.d)
         if m < self.d:
-            directions = np.linalg.qr(np.random.default_rng(rng).standard_normal((self.d, m)))[0].T
+            directions = np.linalg.qr(generator_of(rng).standard_normal((self.d, m)))[0].T
         torch, n = self._torch, self.n_tokens
         forward_ad = torch.autograd.forward_ad
         moves = torch.as_tensor(directions, dtype=self._embedded.dtype, device=self._embedded.device)

@@ -26,6 +26,7 @@ from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, Uns
 from hardmax.networks.blocks import Block
 from hardmax.networks.reading.graph import Graph, Tensor
 from hardmax.networks.reading.onnx_operators import OPERATORS, Call, Refused, Sizes, Value
+from hardmax.untrusted import check_plain
 
 _MOST_BYTES = 2**28  # of a file together with those beside it: 268 MB
 _MOST_NODES = 100_000
@@ -72,6 +73,7 @@ def _parsed(onnx: Any, file: Path) -> Any:
         raise IsADirectoryError(f"cannot read {file}: it is a folder.")
     if not file.exists():
         raise FileNotFoundError(f"cannot read {file}: there is no such file.")
+    check_plain(file)
     if (size := file.stat().st_size) > _MOST_BYTES:
         raise FileFormatError(f"{file} must have at most {_MOST_BYTES:,} bytes, but has {size:,}.")
     from google.protobuf.message import DecodeError

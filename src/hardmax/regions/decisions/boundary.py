@@ -95,7 +95,7 @@ class BoundaryPiece:
     @property
     def size(self) -> float:
         """Its length in the plane, its area in space, 1 for a point of the line."""
-        return float(self.boundary.sizes[self.index])
+        return self.boundary._size_of(self.index)
 
     @property
     def vertices(self) -> Floats:
@@ -335,6 +335,12 @@ class DecisionBoundary(Result):
         sizes.setflags(write=False)
         return sizes
 
+    def _size_of(self, k: int) -> float:
+        """The size of one piece, without those of the others in up to three dimensions."""
+        if self.d > 3 or "sizes" in self.__dict__:
+            return float(self.sizes[k])
+        return float(_size(self._part(k), self.d))
+
     @property
     def total_size(self) -> float:
         """The sum of the sizes of all pieces; infinite beyond float64."""
@@ -460,7 +466,9 @@ class DecisionBoundary(Result):
     def _summary(self) -> str:
         words = {1: ("point", "on the line"), 2: ("piece", "in the plane")}
         word, place = words.get(self.d, ("piece", f"in {self.d}-space"))
-        size = {2: f"length {self.total_size:.6g}, ", 3: f"area {self.total_size:.6g}, "}.get(self.d, "")
+        size = ""
+        if self.complete and self.d in (2, 3):  # a part has no total, and should not cost more than it did
+            size = f"{'length' if self.d == 2 else 'area'} {self.total_size:.6g}, "
         n, regions = len(self), self.n_decision_regions
         return (
             f"{n} {word}{'' if n == 1 else 's'} {place}, {size}{regions} decision region"

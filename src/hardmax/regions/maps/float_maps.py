@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hardmax.errors import NotFiniteError
 from hardmax.exact.rationals import as_exact, nearest_float
 from hardmax.networks.layers import AffineLayer, Layer
+from hardmax.randomness import generator_of
 from hardmax.regions.engine import layer_kernels as columns
 from hardmax.regions.engine.program import Program
 from hardmax.regions.maps import map_kernels as kernels
@@ -155,7 +156,7 @@ def projected_maps(
     combinations; maps whose combinations differ beyond the errors are different.
     """
     e = layers[-1].d_out if layers else exact_maps.d
-    generator = np.random.default_rng(rng)
+    generator = generator_of(rng)
     directions = generator.integers(-_FINENESS, _FINENESS + 1, (2, e)) / _FINENESS
     projection = AffineLayer(
         as_exact(directions, "directions", ndim=2), as_exact(np.zeros(2), "zero", ndim=1)

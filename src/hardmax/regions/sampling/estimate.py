@@ -26,6 +26,7 @@ from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.progress import Progress, shown
+from hardmax.randomness import generator_of
 from hardmax.regions.engine.workers import check_jobs
 from hardmax.regions.sampling.signature_hashes import SignatureTally, UniformPoints, hasher_for
 from hardmax.results import Result
@@ -33,6 +34,7 @@ from hardmax.results import Result
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+MOST_POINTS = 10**15  # a billion seconds at a million points per second
 _BATCH = 1 << 18  # points per task; the tasks do not depend on the number of threads
 _NUMBERS = 1 << 22  # coordinates per task at most
 _HELD_BACK = 4  # one point of this many, the last ones, tests what the others have not seen
@@ -263,31 +265,38 @@ def estimate_cells(
     begin = time.monotonic()
     source, n_samples = UniformPoints(domain), int(n_samples)
     batch = max(1, min(_BATCH, _NUMBERS // network.d))
-    generator = _generator(rng)
+    generator = generator_of(rng)
     (for_words,) = generator.spawn(1)
     hasher = hasher_for(network, source, for_words, largest_batch=min(batch, n_samples))
     tally = SignatureTally(max_signatures)
     witnesses = []
+    over = False  # then tasks that wait are taken and left unused: joblib warns of what is thrown away
 
     def batches() -> Iterator[tuple[int, np.random.Generator]]:
         # one stream after the other: a trillion points are more than anybody waits for
         for start in range(0, n_samples, batch):
+            if over:
+                return
             yield min(batch, n_samples - start), generator.spawn(1)[0]
 
     def hashed(size: int, stream: np.random.Generator) -> tuple[Floats, NDArray[np.uint64]]:
         points = source.draw(size, stream)
-        return points, hasher.hashes(points)
+        if time_limit is None:
+            return points, hasher.hashes(points)
+        hashes = _until(begin + time_limit, hasher, points)
+        return points[: len(hashes)], hashes
 
     with shown(progress, Progress.line) as report:
         for points, hashes in _in_order(hashed, batches(), n_samples > batch, n_jobs):
+            if over:
+                continue
             start, known = tally.n_samples, len(tally)
             tally.add(hashes)
             if first_points:
                 witnesses.append(points[tally.first_samples[known:] - start])
             if report is not None:
                 report(Progress(len(tally), tally.n_samples / n_samples, time.monotonic() - begin))
-            if tally.full or (time_limit is not None and time.monotonic() - begin >= time_limit):
-                break
+            over = tally.full or (time_limit is not None and time.monotonic() - begin >= time_limit)
     return CellEstimate(
         counts=tally.counts,
         first_samples=tally.first_samples,
@@ -296,6 +305,24 @@ def estimate_cells(
         n_samples=tally.n_samples,
         n_requested=n_samples,
     )
+
+
+def _until(end: float, hasher: Any, points: Floats) -> NDArray[np.uint64]:
+    """The hashes of the first points, as many as there is time for, in pieces that grow while they are quick.
+
+    The numbers of the others stay unknown; those that are known do not depend on where it stopped.
+    """
+    found, done, piece = [], 0, 64
+    while done < len(points):
+        begin = time.monotonic()
+        found.append(hasher.hashes(points[done : done + piece]))
+        done += len(found[-1])
+        now = time.monotonic()
+        if now >= end:
+            break
+        if now - begin < 0.05:
+            piece *= 4
+    return np.concatenate(found)
 
 
 def _in_order(task: Any, arguments: Iterator[Any], several: bool, n_jobs: int | None) -> Iterator[Any]:
@@ -310,15 +337,6 @@ def _in_order(task: Any, arguments: Iterator[Any], several: bool, n_jobs: int | 
     return results
 
 
-def _generator(rng: int | np.random.Generator) -> np.random.Generator:
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"rng must be a whole number of at least 0 or a numpy Generator, but was {rng!r}."
-        ) from None
-
-
 def _check(network: Network, domain: Domain, n_samples: int, max_signatures: int, n_jobs: int | None) -> None:
     if not hasattr(domain, "halfspaces"):
         raise InvalidInputError(f"domain must be a Box or a Polytope, but was a {type(domain).__name__}.")
@@ -329,4 +347,8 @@ def _check(network: Network, domain: Domain, n_samples: int, max_signatures: int
     for name, value in (("n_samples", n_samples), ("max_signatures", max_signatures)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise InvalidInputError(f"{name} must be a whole number of at least 1, but was {value!r}.")
+        if value > MOST_POINTS:
+            raise InvalidInputError(
+                f"{name} must be at most {MOST_POINTS:,}, which take years, but was {value!r}."
+            )
     check_jobs(n_jobs)

@@ -340,10 +340,10 @@ class Undecided:
 
     def lengths(self, intervals: Intervals, chosen: Integers, lengths: Floats) -> None:
         """Lengths of cells that floats do not know well."""
-        if self.trust == constants.CERTIFIED and len(chosen):
-            counts = np.zeros(1, dtype=np.int64)
-            last = max(i for i, layer in enumerate(self.layers) if layer.cuts)
-            self._settle(sign_kernels.settle_lengths, self._asked(intervals), last, chosen, lengths, counts)
+        cutting = [i for i, layer in enumerate(self.layers) if layer.cuts]
+        if self.trust == constants.CERTIFIED and len(chosen) and cutting:
+            counts, asked = np.zeros(1, dtype=np.int64), self._asked(intervals)
+            self._settle(sign_kernels.settle_lengths, asked, cutting[-1], chosen, lengths, counts)
             chosen = chosen[: counts[0]]
         for k in chosen.tolist():
             self.ladder.check_time()

@@ -49,8 +49,8 @@ def first_states(start: ExactArray, step: ExactArray) -> States:
         with np.errstate(over="ignore"):
             norms = np.abs(part.floats).sum(axis=1)
             norms = np.minimum(norms, np.where(norms > 1e-100, np.linalg.norm(part.floats, axis=1), np.inf))
-        states.errors[0, :, c] = UNIT * norms * SAFE + 2.0**-1000 if part.rounded else 0.0
-        states.norms[0, :, c] = norms * SAFE + states.errors[0, :, c]
+            states.errors[0, :, c] = UNIT * norms * SAFE + 2.0**-1000 if part.rounded else 0.0
+            states.norms[0, :, c] = norms * SAFE + states.errors[0, :, c]
     return states
 
 

@@ -97,15 +97,13 @@ class SpaceGeometry(Geometry):
         """The finite vertices of a cell; none for a cell that contains a line."""
         far = self.facets.far[self.cells.vertices.offsets[i] : self.cells.vertices.offsets[i + 1]]
         finite = np.flatnonzero(far == 0) if not self.cells.free[i] else np.zeros(0, int)
-        chosen = self.cells.vertices[i][finite, :-1]
-        return np.asarray(chosen[:, :-1] / chosen[:, -1:])
+        return _points(self.cells.vertices[i][finite, :-1])
 
     @cached_property
     def vertices(self) -> Floats:
         """All finite vertices of all cells; a shared one appears once per cell."""
         lines = np.repeat(self.cells.free != 0, self.cells.vertices.counts)
-        chosen = self.cells.rays[(self.facets.far == 0) & ~lines]
-        return np.asarray(chosen[:, :-1] / chosen[:, -1:])
+        return _points(self.cells.rays[(self.facets.far == 0) & ~lines])
 
     # exact
 
@@ -195,3 +193,9 @@ def domain_volume(exact: ExactMaps, d: int) -> float | None:
     }
     faces = [a for a in sets if a and not any(a != b and a & ~b == 0 for b in sets)]
     return nearest_float(exact_volume(points, faces, d))
+
+
+def _points(rays: Floats) -> Floats:
+    """The points that homogeneous rows stand for, infinite beyond float64."""
+    with np.errstate(over="ignore"):
+        return np.asarray(rays[:, :-1] / rays[:, -1:])

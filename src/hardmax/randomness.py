@@ -1,0 +1,50 @@
+"""Random numbers: the generator that an option ``rng`` stands for, and how much may be drawn at once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import InvalidInputError
+
+MOST_NUMBERS = 2**28
+"""Numbers that are drawn at once: two gigabytes."""
+
+
+def generator_of(rng: Any) -> np.random.Generator:
+    """The generator that a seed stands for; a generator is returned as it is.
+
+    Examples
+    --------
+    >>> generator_of(-1)
+    Traceback (most recent call last):
+    ...
+    hardmax.errors.InvalidInputError: rng must be a whole number of at least 0 or a numpy Generator, but was
+    -1.
+    """
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"rng must be a whole number of at least 0 or a numpy Generator, but was {rng!r}."
+        ) from None
+
+
+def check_room(what: str, *sizes: int) -> None:
+    """Refuse to draw more numbers than the memory of a common machine holds.
+
+    Examples
+    --------
+    >>> check_room("samples", 10**6, 10**4, 2)
+    Traceback (most recent call last):
+    ...
+    hardmax.errors.InvalidInputError: samples must hold at most 268,435,456 numbers, but 1000000 x 10000 x 2
+    were asked for; ask for fewer or smaller ones.
+    """
+    if math.prod(sizes) > MOST_NUMBERS:
+        raise InvalidInputError(
+            f"{what} must hold at most {MOST_NUMBERS:,} numbers, but {' x '.join(map(str, sizes))} were "
+            "asked for; ask for fewer or smaller ones."
+        )
