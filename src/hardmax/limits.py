@@ -1,4 +1,4 @@
-"""The ``time_limit`` option of every verb that can take long: one clock per call, seen between pieces of work."""
+"""The ``time_limit`` option of verbs that can take long: one clock per call, seen between pieces of work."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Clock:
         return self.time_limit is not None and self.seconds > self.time_limit
 
     def check(self, done: str) -> None:
-        """Raise :class:`~hardmax.errors.IncompleteError`, which says what was ``done``, if the time is over."""
+        """Raise :class:`~hardmax.errors.IncompleteError`, with what was ``done``, if the time is over."""
         if self.over:
             raise IncompleteError(
                 f"time_limit must be enough to {self.task}, but was {self.time_limit:g} s; so far: {done}."

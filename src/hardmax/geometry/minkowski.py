@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -356,11 +357,16 @@ def minkowski_vertices(
     clock = Clock(time_limit, "find all vertices")
     orders = _orders(k, given)
     winners = None
-    if orders is not None:
-        winners = tuple(winning_sets(f, order).sets for f, order in zip(given, orders, strict=True))
-    families = given if winners is None else _sums(given, winners)
     with shown(progress, Progress.line) as report:
-        look = None if report is None and time_limit is None else _Look(families, clock, report)
+        look = None if report is None and time_limit is None else _Look(given, clock, report)
+        if orders is not None:
+            seen = None if look is None else partial(look, None)
+            winners = tuple(
+                winning_sets(f, order, look=seen).sets for f, order in zip(given, orders, strict=True)
+            )
+        families = given if winners is None else _sums(given, winners)
+        if look is not None:
+            look.families = families
         found = _enumerate(families, _RAYS_UP_TO if winners is None else _RAYS_OF_SUMS_UP_TO, look)
     vertices = np.zeros((len(found.choices), d))
     with np.errstate(over="ignore"):
