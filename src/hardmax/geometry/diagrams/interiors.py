@@ -50,6 +50,7 @@ Integers = NDArray[np.int64]
 
 _TOLERANCE = 1e-12  # relative margin below which the compiled search hands over to proofs and rationals
 _SMALL = 3000  # open keys times entries: such work is done in rationals before a kernel could be loaded
+_BATCH = 1 << 24  # keys of a batch times all entries: tenths of a second
 _GUESS_ALL = 8192  # above this many keys the quadratic table of guesses is not worth its time
 _CUT_SECONDS = {1: 2e-5, 2: 4e-5, 3: 3.5e-4}  # rough time per key of cutting space into cells, by dimension
 # rough time per open key of the search: fixed, and per key that it is held against
@@ -344,15 +345,16 @@ class _Search:
         self.n_rivals[0] += len(won)
 
     def settle(self, guesses: Floats) -> None:
-        """Run the compiled search on the open keys, in batches of 256, so that Ctrl-C can interrupt it."""
+        """Run the compiled search on the open keys, in batches between which Ctrl-C and limits are seen."""
         lifted = self.lifted
         pending = np.flatnonzero(self.verdict == programs.OPEN)
-        for start in range(0, len(pending), 256):
+        step = max(1, min(256, _BATCH // lifted.points.size))
+        for start in range(0, len(pending), step):
             if self.look is not None:
                 self.look()
             programs.settle_keys_kernel(
                 lifted.points, lifted.error, lifted.noise, lifted.affine, lifted.last,
-                pending[start : start + 256], guesses, self.rivals, self.n_rivals, _TOLERANCE,
+                pending[start : start + step], guesses, self.rivals, self.n_rivals, _TOLERANCE,
                 self.verdict, self.witnesses, self.corrals, self.corral_sizes, self.weights,
                 programs.corral_workspace(lifted.D),
             )  # fmt: skip
