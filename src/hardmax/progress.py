@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock
 
 _WIDTH = 30  # characters of a bar
 _EVERY = 0.1  # seconds between two lines
@@ -78,9 +79,12 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def shown(
-    progress: Any, line: Callable[..., tuple[float | None, str]]
+    progress: Any, line: Callable[..., tuple[float | None, str]], clock: Clock | None = None
 ) -> Iterator[Callable[..., object] | None]:
     """What a verb calls on its way, with whatever it promises to pass.
+
+    With a ``clock`` that has a limit, the call raises an :class:`~hardmax.errors.IncompleteError` when the
+    time is over, with the text of the last line.
 
     Parameters
     ----------
@@ -88,6 +92,7 @@ def shown(
         ``True`` shows a bar on standard error, a function is called, ``None`` and ``False`` do nothing.
     line : callable
         Called with the same arguments by the bar: the share that is done (``None``: unknown), and a text.
+    clock : Clock, optional
 
     Examples
     --------
@@ -95,16 +100,28 @@ def shown(
     ...     report(1, 2)
     1 2
     """
+
+    def limited(report: Callable[..., object] | None) -> Callable[..., object] | None:
+        if clock is None or clock.time_limit is None:
+            return report
+
+        def look(*args: Any) -> None:
+            if report is not None:
+                report(*args)
+            clock.check(line(*args)[1])
+
+        return look
+
     if progress is None or progress is False:
-        yield None
+        yield limited(None)
     elif progress is True:
         bar = Bar(line)
         try:
-            yield bar
+            yield limited(bar)
         finally:
             bar.close()
     elif callable(progress):
-        yield progress
+        yield limited(progress)
     else:
         raise InvalidInputError(
             f"progress must be True (a bar), a function or None, but was {progress!r}; try progress=True."

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hardmax.regions.decisions.distance import DecisionDistance
 
 _MOST_VERTICES = 4  # that a table shows of a piece
+_PART = 256  # class cells of an incomplete search whose pieces are listed
 
 
 @click.command()
@@ -124,6 +125,11 @@ def boundary(
         print_json({**_report(found, place), "distances": [_told(one) for one in lengths]})
     elif distance:
         _print_distances(found, lengths)
+    elif _is_cut_off(found):
+        click.echo(
+            f"decision boundary: {found.class_cells.n_cells:,} class cells, INCOMPLETE; pieces are listed "
+            f"when the search is complete or has found at most {_PART} class cells."
+        )
     else:
         _print(found, place)
 
@@ -131,16 +137,23 @@ def boundary(
 def _report(found: DecisionBoundary, place: Place) -> dict[str, Any]:
     """What JSON says."""
     few = found.d <= 6
-    return {
+    head = {
         "kind": found.kind,
         "d": found.d,
-        "n_pieces": len(found),
-        "total_size": found.total_size if found.complete else None,
+        "n_class_cells": found.class_cells.n_cells,
         "n_classes": found.n_classes,
-        "class_sizes": found.class_sizes,
-        "n_decision_regions": found.n_decision_regions,
         "complete": found.complete,
         "exact": found.exact,
+        "provenance": found.provenance,
+    }
+    if _is_cut_off(found):
+        return head
+    return {
+        **head,
+        "n_pieces": len(found),
+        "total_size": found.total_size if found.complete else None,
+        "class_sizes": found.class_sizes,
+        "n_decision_regions": found.n_decision_regions,
         "classes": found.classes,
         "cells": found.cells,
         "jumps": found.jumps,
@@ -148,8 +161,12 @@ def _report(found: DecisionBoundary, place: Place) -> dict[str, Any]:
         "vertices": [piece.vertices for piece in found] if few else None,
         "exact_vertices": [piece.exact_vertices for piece in found] if few else None,
         "plane_points": None if place.plane is None else place.plane.exact_points,
-        "provenance": found.provenance,
     }
+
+
+def _is_cut_off(found: DecisionBoundary) -> bool:
+    """Whether a limit stopped the search with more class cells than pieces are made of afterwards."""
+    return not found.complete and found.class_cells.n_cells > _PART
 
 
 def _told(one: DecisionDistance) -> dict[str, Any]:

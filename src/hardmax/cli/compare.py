@@ -50,6 +50,12 @@ _HUB = click.option("--hub", is_flag=True, help="Models may be names on the hub;
     show_default=True,
     help="The largest probability that any head is named wrongly.",
 )
+@click.option(
+    "--time-limit",
+    type=REAL,
+    metavar="S",
+    help="Give up after this many seconds; texts measured so far stay in --checkpoint.",
+)
 @_HUB
 @output_options
 def compare(
@@ -62,6 +68,7 @@ def compare(
     heads: str | None,
     statistics: tuple[str, ...],
     alpha: float,
+    time_limit: float | None,
     hub: bool,
     as_json: bool,
     out: Path | None,
@@ -92,6 +99,7 @@ def compare(
         statistics=statistics or TESTED,
         alpha=alpha,
         checkpoint=checkpoint,
+        time_limit=time_limit,
         progress=TextsDone() if sys.stderr.isatty() else None,
     )
     save_and_draw(found, out, plot)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-margin", is_flag=True, help="The largest margin that a query of norm at most 1 can give each key."
 )
+@click.option("--time-limit", type=REAL, metavar="S", help="With --k: give up after this many seconds.")
 @output_options
 def diagram(
     keys: Path,
@@ -59,6 +60,7 @@ def diagram(
     k: int | None,
     box: tuple[float, float] | None,
     max_margin: bool,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -86,6 +88,12 @@ def diagram(
         raise InvalidInputError("--biases belongs to keys; for --sites use --weights.")
     cells = _diagram(keys, biases, sites, weights, k)
     several = cells.kind == "OrderKDiagram"
+    if time_limit is not None and not several:
+        raise InvalidInputError(
+            "--time-limit belongs to --k 2 or more; one key at a time takes one linear program per key."
+        )
+    if several:
+        cells.find(time_limit=time_limit)
     if several and max_margin:
         raise InvalidInputError("--max-margin is about single keys; leave out --k.")
     with naming(keys, biases, weights):
@@ -179,9 +187,11 @@ def _print(report: dict[str, Any], word: str) -> None:
 
 
 def _area(corners: Any) -> float:
-    """Area of a polygon by the shoelace formula; 0 for an empty one."""
-    x, y = np.reshape(corners, (-1, 2)).T
-    return abs(float(x @ np.roll(y, -1) - np.roll(x, -1) @ y)) / 2
+    """Area of a polygon by the shoelace formula; 0 for an empty one, infinite beyond float64."""
+    corners = np.reshape(corners, (-1, 2))
+    unit = max(float(np.abs(corners).max(initial=0.0)), 1e-300)
+    x, y = (corners / unit).T
+    return abs(float(x @ np.roll(y, -1) - np.roll(x, -1) @ y)) / 2 * unit * unit
 
 
 @click.command()

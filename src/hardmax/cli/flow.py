@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _HEADS = click.option("--heads", required=True, metavar="H1,H2,...", help="Heads per layer.")
 _WIDTHS = click.option("--widths", required=True, metavar="E1,E2,...", help="Widths E_l, or one for all.")
 
+_TIME_LIMIT = click.option("--time-limit", type=REAL, metavar="S", help="Give up after this many seconds.")
+
 
 def _one_input(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command that shows one input ``--input``, ``--json`` and ``--plot``."""
@@ -70,6 +72,7 @@ def flow() -> None:
 @_HEADS
 @_WIDTHS
 @click.option("--samples", type=WHOLE, default=256, show_default=True, help="Inputs on which the plan runs.")
+@_TIME_LIMIT
 @output_options
 def estimate(
     target: Target,
@@ -78,6 +81,7 @@ def estimate(
     heads: str,
     widths: str,
     samples: int,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -94,7 +98,7 @@ def estimate(
     shape = hm.Architecture(
         n_tokens, target.d_token, whole_numbers(heads, "--heads"), sizes[0] if len(sizes) == 1 else sizes
     )
-    result = hm.estimate_cost(target, shape, n_samples=samples, rng=seed)
+    result = hm.estimate_cost(target, shape, n_samples=samples, rng=seed, time_limit=time_limit)
     save_and_draw(result, out, plot)
     if as_json:
         print_json(result.to_dict())
@@ -109,6 +113,7 @@ def estimate(
 @click.option("--exponent", type=REAL, default=0.0, show_default=True, help="The cost exponent to aim at.")
 @click.option("--budget", type=WHOLE, metavar="PARAMETERS", help="How many parameters are allowed.")
 @click.option("--samples", type=WHOLE, default=128, show_default=True, help="Inputs on which plans are run.")
+@_TIME_LIMIT
 @output_options
 def advise(
     target: Target | str,
@@ -119,6 +124,7 @@ def advise(
     exponent: float,
     budget: int | None,
     samples: int,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -141,6 +147,7 @@ def advise(
         budget=budget,
         n_samples=samples,
         rng=seed,
+        time_limit=time_limit,
     )
     save_and_draw(result, out, plot)
     if as_json:

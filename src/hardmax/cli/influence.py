@@ -12,7 +12,7 @@ import click
 
 import hardmax as hm
 from hardmax.cli.models import TextsDone, many_texts, model_and_text, refuse_words, texts_of
-from hardmax.cli.numbers import WHOLE, WholeRange
+from hardmax.cli.numbers import REAL, WHOLE, WholeRange
 from hardmax.cli.outputs import check_targets, out_option, print_json, print_table, save_and_draw
 from hardmax.errors import InvalidInputError
 from hardmax.models.reading.texts import text_of
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 @click.option("--norms", is_flag=True, help="Also compare routing with norms frozen and as they are.")
 @click.option("--draws", type=WHOLE, default=200, show_default=True, help="Random sets per token.")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Moves every random draw.")
+@click.option("--time-limit", type=REAL, metavar="S", help="Give up after this many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @out_option()
 def influence(
@@ -69,6 +70,7 @@ def influence(
     norms: bool,
     draws: int,
     seed: int,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
 ) -> None:
@@ -113,6 +115,7 @@ def influence(
             n_draws=draws,
             rng=seed,
             checkpoint=checkpoint,
+            time_limit=time_limit,
             progress=(lambda _, n, total: done(n, total)) if sys.stderr.isatty() else None,
         )
         save_and_draw(found, out, None)
@@ -126,6 +129,7 @@ def influence(
         probes=probes,
         n_draws=draws,
         rng=seed,
+        time_limit=time_limit,
         progress=_Passes() if sys.stderr.isatty() else None,
     )
     known = _known(report, position)  # a wrong position is said before anything is printed or saved

@@ -11,7 +11,7 @@ import click
 import hardmax as hm
 from hardmax.cli.atlas import print_corpus
 from hardmax.cli.models import layers_and_heads, many_texts, model_and_text, number_list, text_for, texts_of
-from hardmax.cli.numbers import WHOLE, WholeRange
+from hardmax.cli.numbers import REAL, WHOLE, WholeRange
 from hardmax.cli.outputs import JSON, check_folder, number, out_folder, print_json, print_table
 from hardmax.errors import InvalidInputError
 
@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Without MODEL: of the sequence it reads.",
 )
+@click.option(
+    "--time-limit",
+    type=REAL,
+    metavar="S",
+    help="Give up after this many seconds; texts measured so far stay in --checkpoint.",
+)
 @out_folder("The folder for report.html, report.json, heads.csv and figures.", "hardmax-report")
 @JSON
 def report(
@@ -58,6 +64,7 @@ def report(
     read_out: int | None,
     influence: bool | None,
     seed: int,
+    time_limit: float | None,
     out: Path,
     as_json: bool,
     hub: bool,
@@ -96,6 +103,7 @@ def report(
         influence=influence,
         checkpoint=checkpoint,
         rng=seed,
+        time_limit=time_limit,
         progress=shown or None,
         **({} if full is None else {"full": full}),
     )

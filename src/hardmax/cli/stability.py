@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="With --network: up to which temperature the decisions on these inputs, one per row, are proven.",
 )
+@click.option("--time-limit", type=REAL, metavar="S", help="With --inputs: give up after this many seconds.")
 @output_options
 def stability(
     scores: Path | None,
@@ -71,6 +72,7 @@ def stability(
     samples: int,
     seed: int,
     inputs: Path | None,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -103,6 +105,10 @@ def stability(
         )
     if inputs is not None and (network is None or box is not None):
         raise InvalidInputError("--inputs needs --network, and no --box.")
+    if time_limit is not None and inputs is None:
+        raise InvalidInputError(
+            "--time-limit belongs to --inputs; the other questions take as long as their scores or samples."
+        )
     if plot is not None and scores is None and inputs is None:
         raise InvalidInputError("--plot draws how hard queries are; it needs SCORES, or --inputs.")
     result: Any
@@ -118,7 +124,9 @@ def stability(
             raise InvalidInputError(
                 "--inputs asks for a temperature; leave out --temperature, --d-head and --beta."
             )
-        result = hm.certified_temperature(read_network(network), read_matrix(inputs, "input"))
+        result = hm.certified_temperature(
+            read_network(network), read_matrix(inputs, "input"), time_limit=time_limit
+        )
         report, show = {**result.to_dict(), "factor": result.factor}, _print_certified
     elif network is not None:
         result = _survive(network, box, samples, seed, _temperature(temperature, d_head, beta))

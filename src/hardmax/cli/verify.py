@@ -22,7 +22,7 @@ CODES = {"holds": 0, "violated": 1, "unknown": 3}
 @click.argument("network", metavar="[NETWORK]", required=False)
 @click.argument("property_text", metavar="[PROPERTY]", required=False)
 @click.option("--box", nargs=2, type=NUMBER, metavar="LOW HIGH", help="Look in the cube [LOW, HIGH]^d.")
-@click.option("--limit", type=REAL, metavar="S", help="Stop after this many seconds: unknown.")
+@click.option("--time-limit", type=REAL, metavar="S", help="Stop after this many seconds: unknown.")
 @click.option("--certificate", type=FILE, metavar="FILE.json[.gz]", help="Write what proves the verdict.")
 @click.option("--resume", is_flag=True, help="Go on from the certificate file of a search that was stopped.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Check a certificate; needs no network.")
@@ -31,7 +31,7 @@ def verify(
     network: str | None,
     property_text: str | None,
     box: tuple[object, object] | None,
-    limit: float | None,
+    time_limit: float | None,
     certificate: Path | None,
     resume: bool,
     replay: Path | None,
@@ -46,7 +46,7 @@ def verify(
     \b
     Examples:
       hardmax verify net.onnx far.vnnlib --certificate far.json.gz
-      hardmax verify controller.npz "y0 <= 2" --box -1 1 --limit 60 --json
+      hardmax verify controller.npz "y0 <= 2" --box -1 1 --time-limit 60 --json
       hardmax verify --replay far.json.gz
     """
     if replay is not None:
@@ -66,7 +66,7 @@ def verify(
         net,
         stated,
         domain,
-        time_limit=limit,
+        time_limit=time_limit,
         checkpoint=certificate if resume else None,
         progress=sys.stderr.isatty() or None,
     )

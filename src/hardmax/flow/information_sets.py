@@ -12,7 +12,7 @@ P2 Appendix E does: positions count from 1, CLS is the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
@@ -26,6 +26,8 @@ from hardmax.flow.architectures import Architecture
 from hardmax.flow.bitsets import Words
 from hardmax.flow.plans import GlobalRead, MaxPosition, Plan, Positions, is_forgotten
 from hardmax.flow.propagation import Group, Layout, Propagation, find_winners, lay_out, scores_of
+from hardmax.limits import Clock
+from hardmax.progress import shown
 from hardmax.randomness import check_room
 from hardmax.results import Result
 
@@ -296,7 +298,13 @@ _SLOTS_COUNTED = 64  # a score that reads more slots than this is given smaller 
 
 
 def information_sets(
-    architecture: Architecture, plan: Plan, X: ArrayLike, keep: Literal["cls", "all"] = "cls"
+    architecture: Architecture,
+    plan: Plan,
+    X: ArrayLike,
+    keep: Literal["cls", "all"] = "cls",
+    *,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
 ) -> InformationFlow:
     """Follow information through a transformer that obeys a plan.
 
@@ -311,9 +319,15 @@ def information_sets(
     keep : {"cls", "all"}
         Whose winners are kept: those of the classification token, or of all tokens. The sizes of all sets and
         the sets of the classification token are always there; with ``"all"`` so is any other set.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar; a function is called with the number of inputs done and that of all.
 
     Raises
     ------
+    IncompleteError
+        When the time is over.
     DimensionMismatchError
         When X, the plan or the result of a score function does not fit the architecture.
     NotFiniteError
@@ -345,6 +359,25 @@ def information_sets(
     """
     if keep not in ("cls", "all"):
         raise InvalidInputError(f'keep must be "cls" or "all", but was {keep!r}.')
+    clock = Clock(time_limit, "follow information through all inputs")
+    with shown(progress, _line, clock) as report:
+        return follow(architecture, plan, X, keep, look=report)
+
+
+def _line(done: int, total: int) -> tuple[float | None, str]:
+    return done / total, f"{done:,} of {total:,} input{'' if total == 1 else 's'}"
+
+
+def follow(
+    architecture: Architecture,
+    plan: Plan,
+    X: ArrayLike,
+    keep: Literal["cls", "all"] = "cls",
+    *,
+    look: Callable[[int, int], object] | None = None,
+) -> InformationFlow:
+    """:func:`information_sets` as part of other questions: ``look`` is called before every layer of a block
+    of inputs, with the number of inputs done and that of all; what it raises ends it."""
     inputs = inputs_of(X, architecture)
     layout = lay_out(plan, architecture)
     B, T, L = len(inputs), architecture.n_tokens, architecture.depth
@@ -365,6 +398,8 @@ def information_sets(
         sets = spread.first_sets()
         own = np.zeros((spread.n, bitsets.n_words(T)), dtype=np.uint64)
         for layer in range(1, L + 1):
+            if look is not None:
+                look(start, B)
             winners = find_winners(spread, layer, inputs[block], plan.ties)
             routings[layer - 1][block] = winners[:, -kept_rows[layer - 1] :]
             own = spread.cls_sets(layer, sets, own)

@@ -18,10 +18,10 @@ decided in rationals.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -32,7 +32,6 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import (
     DamagedFileError,
     DimensionMismatchError,
-    IncompleteError,
     InvalidInputError,
     NotFiniteError,
     UnsupportedDimensionError,
@@ -53,6 +52,7 @@ from hardmax.geometry.feasibility.linear_programs import (
 )
 from hardmax.geometry.feasibility.rational_programs import Separation, separate_exactly
 from hardmax.geometry.scores import Scores
+from hardmax.limits import Clock
 from hardmax.progress import Progress, shown
 from hardmax.results import Result
 
@@ -354,15 +354,19 @@ def minkowski_vertices(
             f"point_sets must have dimension at most {_HIGHEST}, but have {d}; "
             "project the keys to fewer coordinates first."
         )
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
+    clock = Clock(time_limit, "find all vertices")
     orders = _orders(k, given)
     winners = None
-    if orders is not None:
-        winners = tuple(winning_sets(f, order).sets for f, order in zip(given, orders, strict=True))
-    families = given if winners is None else _sums(given, winners)
     with shown(progress, Progress.line) as report:
-        look = None if report is None and time_limit is None else _Clock(families, time_limit, report)
+        look = None if report is None and time_limit is None else _Look(given, clock, report)
+        if orders is not None:
+            seen = None if look is None else partial(look, None)
+            winners = tuple(
+                winning_sets(f, order, look=seen).sets for f, order in zip(given, orders, strict=True)
+            )
+        families = given if winners is None else _sums(given, winners)
+        if look is not None:
+            look.families = families
         found = _enumerate(families, _RAYS_UP_TO if winners is None else _RAYS_OF_SUMS_UP_TO, look)
     vertices = np.zeros((len(found.choices), d))
     with np.errstate(over="ignore"):
@@ -457,34 +461,32 @@ def _odd_prime_above(n: int) -> int:
     return candidate
 
 
-class _Clock:
+class _Look:
     """Reports where a search is, and ends it when its time is over."""
 
     def __init__(
-        self, families: list[Scores], time_limit: float | None, report: Callable[[Progress], object] | None
+        self, families: list[Scores], clock: Clock, report: Callable[[Progress], object] | None
     ) -> None:
-        self.families, self.time_limit, self.report = families, time_limit, report
-        self.begin = time.monotonic()
+        self.families, self.clock, self.report = families, clock, report
 
     def __call__(self, share: float | None, n_cells: int) -> None:
         """What a search calls again and again."""
-        seconds = time.monotonic() - self.begin
         if self.report is not None:
-            self.report(Progress(n_cells, share, seconds))
-        if self.time_limit is not None and seconds > self.time_limit:
+            self.report(Progress(n_cells, share, self.clock.seconds))
+        if self.clock.over:
             from hardmax.bounds import vertex_maximum
             from hardmax.bounds.large_integers import readable
 
             sizes, biased = [f.n_keys for f in self.families], not all(f.linear for f in self.families)
             most = vertex_maximum(sizes, len(sizes), self.families[0].d, biased=biased)
-            raise IncompleteError(
-                f"time_limit must be enough to find all vertices, but was {self.time_limit:g} s; there are "
-                f"at most {readable(most)}: give more time, fewer keys or fewer heads."
+            self.clock.check(
+                f"{n_cells:,} cells of some heads, where all have at most {readable(most)} vertices; give "
+                "more time, fewer keys or fewer heads"
             )
 
 
 def _enumerate(
-    families: list[Scores], rays_up_to: int = _RAYS_UP_TO, look: _Clock | None = None
+    families: list[Scores], rays_up_to: int = _RAYS_UP_TO, look: _Look | None = None
 ) -> Refinement | PrefixSearch:
     homogeneous = families[0].d + (not all(f.linear for f in families))
     return refine(families, look=look) if homogeneous <= rays_up_to else PrefixSearch(families, look)
@@ -569,7 +571,7 @@ class PrefixSearch:
         How many prefixes needed rational arithmetic.
     """
 
-    def __init__(self, families: list[Scores], look: _Clock | None = None) -> None:
+    def __init__(self, families: list[Scores], look: _Look | None = None) -> None:
         self.families, self._look = families, look
         self.domain = WholeSpace(families[0].d)
         linear = all(f.linear for f in families)

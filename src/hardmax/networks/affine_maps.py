@@ -91,7 +91,7 @@ def exact_affine(weights: ExactArray | None, offsets: ExactArray, current: flint
         product = flint.fmpq_mat(current)
     else:
         numerators, denominator = integer_matrix(weights)
-        product = flint.fmpq_mat(numerators) * flint.fmpq(1, denominator) * current
+        product = flint.fmpq_mat(numerators) * current * flint.fmpq(1, denominator)  # scales the smaller one
     last = product.ncols() - 1
     for i in range(product.nrows()):
         product[i, last] = product[i, last] + offsets.rational(i)

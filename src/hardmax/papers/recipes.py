@@ -497,7 +497,8 @@ def reproduce(
     out : path-like
         The folder in which the folder of the recipe is made.
     profile : {"quick", "medium", "paper"}
-        How much is computed: seconds, minutes, or what the paper did.
+        How much is computed: seconds, minutes, or what the paper did. There is no other limit: a part of a
+        figure proves nothing, and a run that is interrupted leaves no folder.
     seed : int
         Moves every random draw.
     settings : mapping, optional

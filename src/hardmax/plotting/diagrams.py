@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 _MAX_LABELS = 40  # beyond this, numbers would cover the picture
 
+_FARTHEST = 1e150  # of 0 that a coordinate may be in a picture
+
 
 def draw_diagram(
     diagram: PowerDiagram | OrderKDiagram,
@@ -80,7 +82,7 @@ def draw_diagram(
     """
     _check_plane(diagram.d, box, "diagrams")
     points = diagram.sites
-    box = _square(points, 0.65) if box is None else box
+    box = _drawable(_square(points, 0.65) if box is None else box)
     with styled():
         ax = given_or_new(ax, 4.6, 4.6)
         colours = cell_colours(diagram) if colours is None else colours
@@ -203,6 +205,17 @@ def cell_colours(diagram: PowerDiagram | OrderKDiagram) -> list[str]:
     if n <= len(FILLS):
         return list(FILLS[:n])
     return [FILLS[colour] for colour in different_neighbours(n, diagram.adjacency(), len(FILLS))]
+
+
+def _drawable(box: Box) -> Box:
+    """The box, if squares of its coordinates are floats."""
+    largest = max(float(np.abs(side.floats).max()) for side in (box.low, box.high))
+    if not largest <= _FARTHEST:
+        raise InvalidInputError(
+            f"box must lie within {_FARTHEST:g} of 0 to be drawn, but reaches {largest:g}; "
+            "draw a smaller part."
+        )
+    return box
 
 
 def _square(points: Floats, share: float) -> Box:
@@ -333,7 +346,7 @@ def _plane_of(pieces: list[Floats], ax: Axes | None, box: Box | None) -> Iterato
         box = _square(points, 0.5 if finite.all() else 0.8)
     with styled():
         ax = given_or_new(ax, 4.6, 4.6)
-        yield ax, box
+        yield ax, _drawable(box)
         frame(ax, box, "$x_1$", "$x_2$")
 
 

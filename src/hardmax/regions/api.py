@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
+from hardmax.limits import Clock
 from hardmax.networks.heads.key_sets import Listed
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
@@ -217,8 +218,7 @@ def _run(
     check_jobs(n_jobs)
     if max_cells is not None and max_cells < 1:
         raise InvalidInputError(f"max_cells must be at least 1, but was {max_cells}.")
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
+    Clock(time_limit)  # refuses what is no limit
     with shown(progress, Progress.line) as report:
         path = None if checkpoint is None else Path(checkpoint)
         yield _Run(question, max_cells, time_limit, n_jobs, report, path)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
-from hardmax.randomness import check_room, generator_of
+from hardmax.randomness import generator_of
 from hardmax.targets import builtin, tasks
 from hardmax.targets.grammar import names_in
 from hardmax.targets.parsing import parse
@@ -26,6 +26,7 @@ _FORMS = (
     'position-sum:P,Q,..., copy:P or associative-recall, or a text such as "max(s,t) x[s]\' A x[t]"; '
     "hm.advise takes induction and k-hop:K, too"
 )
+_MOST_WEIGHTS = 1 << 22  # of random matrices; ten times more take twenty seconds
 _D = 4  # numbers per token where a target names matrices and nothing says how large they are
 
 
@@ -87,7 +88,11 @@ def named(
         if matrices is None:
             width = _D if d is None else d
             shape = (positive("pairwise", _one_number(name, rest)), width, width)
-            check_room("matrices", *shape)
+            if shape[0] * width**2 > _MOST_WEIGHTS:
+                raise InvalidInputError(
+                    f"{text!r} must have at most {_MOST_WEIGHTS:,} weights, as all its random matrices are "
+                    f"looked at, but has {shape[0]:,} of {width} x {width}; try a smaller number or d."
+                )
             stack = generator_of(rng).standard_normal(shape)
         elif rest:
             raise InvalidInputError("pairwise must have either a number or matrices, but has both.")

@@ -37,6 +37,7 @@ from hardmax.targets.tokens import Bilinear, SquaredSum
 _OUTER = "the outer function depends on every term where tuples tie"
 _SWITCH = "a wall that depends on K tokens needs a comparison of K/2 of them"
 _MOST_LEAVES = 1_000_000  # no tree with more of them is built
+_MOST_LEAVES_IN_ALL = 2_000_000  # of all trees together: some ten seconds
 
 
 @dataclass(frozen=True)
@@ -261,11 +262,17 @@ class Target(TermFunction):
                 return single_leaf_trees(fixed, beta.low)
             if n_tokens <= self.max_active.low * beta.low:
                 return single_leaf_trees(positions, beta.low)
-        most = max(self._tree_sizes(n_tokens), default=0)
+        sizes = self._tree_sizes(n_tokens)
+        most = max(sizes, default=0)
         if most > _MOST_LEAVES:
             raise InvalidInputError(
                 f"n_tokens must be smaller: a tree would have {most} leaves at T = {n_tokens}; "
                 "comparisons(n_tokens) knows their number without building them."
+            )
+        if sum(sizes) > _MOST_LEAVES_IN_ALL:
+            raise InvalidInputError(
+                f"n_tokens must be smaller: {len(sizes)} trees would have {sum(sizes):,} leaves at T = "
+                f"{n_tokens}; comparisons(n_tokens) knows their number without building them."
             )
         least = ceil(len(fixed) / beta.high)
         if single_leaves is None:

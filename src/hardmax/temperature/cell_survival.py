@@ -115,6 +115,10 @@ def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float)
     temperature : float
         :math:`\tau > 0`, of every head.
 
+    Notes
+    -----
+    The work is known beforehand: two forward passes per point.
+
     Examples
     --------
     The sawtooth of P1 Theorem V.7, three layers deep, at the temperature 1/8 of P1 Example VI.2: none of 512

@@ -29,7 +29,7 @@ below :math:`g_w` exactly if :math:`g_w + \sum_A r_j g_j > 0` for all A: for the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -41,11 +41,13 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact, fraction, nearest_float
+from hardmax.limits import Clock
 from hardmax.networks.attention import Attention
 from hardmax.networks.block import points_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, Maxout
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
+from hardmax.progress import shown
 from hardmax.results import Result
 from hardmax.temperature.deviations import INFINITE, ZERO, Direction, Walk, soft_value, walk
 
@@ -150,7 +152,13 @@ class CertifiedTemperature(Result):
 
 
 def certified_temperature(
-    network: NetworkLike, inputs: ArrayLike, *, readout: ArrayLike | None = None, threshold: float = 0.0
+    network: NetworkLike,
+    inputs: ArrayLike,
+    *,
+    readout: ArrayLike | None = None,
+    threshold: float = 0.0,
+    time_limit: float | None = None,
+    progress: bool | Callable[..., object] | None = None,
 ) -> CertifiedTemperature:
     r"""A temperature up to which softmax provably takes the same decisions as hardmax on given inputs.
 
@@ -165,6 +173,11 @@ def certified_temperature(
         default the largest coordinate of the output.
     threshold : number, default 0
         For a single number at the end, the decision is whether it is above this.
+    time_limit : float, optional
+        Seconds after which the proof is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar; a function is called with the number of inputs done, that of all inputs, and
+        what is done with them.
 
     Returns
     -------
@@ -177,6 +190,8 @@ def certified_temperature(
     InvalidInputError
         If a decision is tied at temperature zero, or if winners of a head are tied that softmax in front of
         it parts, so that no temperature can be certified.
+    IncompleteError
+        When the time is over: a temperature that holds for some inputs says nothing about the others.
 
     Examples
     --------
@@ -201,6 +216,7 @@ def certified_temperature(
     >>> found.block_margins
     array([0.375, 1.   ])
     """
+    clock = Clock(time_limit, "certify a temperature for all inputs")
     network = as_network(network)
     blocks = _checked(network, readout)
     points = fractions_of(as_exact(points_of(inputs, network.d)[0], "inputs", ndim=2))
@@ -208,25 +224,35 @@ def certified_temperature(
         raise InvalidInputError("inputs must hold at least one input, but is empty.")
     single = blocks[-1].d_out == 1
     level = fractions_of(as_exact([threshold], "threshold", ndim=1))[0]
-    with flint.ctx.workprec(_PRECISIONS[0]):
-        cases = [_Case(blocks, i, row.tolist(), level) for i, row in enumerate(points)]
-        certified, binding = INFINITE, -1
-        for i, case in enumerate(cases):
+    with shown(progress, _line, clock) as report, flint.ctx.workprec(_PRECISIONS[0]):
+        done, what = 0, "read"
+
+        def look() -> None:
+            if report is not None:
+                report(done, len(points), what)
+
+        cases = []
+        for done, row in enumerate(points):
+            cases.append(_Case(blocks, done, row.tolist(), level, look))
+        certified, binding, what = INFINITE, -1, "proven"
+        for done, case in enumerate(cases):
             if not case.holds(certified):
-                certified, binding = case.largest(certified), i
-    floats = as_exact(points, "inputs", ndim=2).floats
-    decisions = np.array([case.decision for case in cases], dtype=np.int64)
-    leads = _Leads(Network(blocks), floats, decisions, float(level), single)
-    broken, where = (
-        (INFINITE, -1) if certified == INFINITE else _broken(blocks, points, cases, leads, certified)
-    )
+                certified, binding = case.largest(certified), done
+        floats = as_exact(points, "inputs", ndim=2).floats
+        decisions = np.array([case.decision for case in cases], dtype=np.int64)
+        leads = _Leads(Network(blocks), floats, decisions, float(level), single, look)
+        done, what = len(points), "proven; higher temperatures are tried"
+        broken, where = (
+            (INFINITE, -1) if certified == INFINITE else _broken(blocks, points, cases, leads, certified)
+        )
+        temperatures = (
+            np.geomspace(max(certified / 8, _LOWEST), min(certified * 32, _HIGHEST), _CURVE)
+            if certified != INFINITE
+            else np.zeros(0)
+        )
+        curve = np.array([leads.at(t).min() for t in temperatures.tolist()])
     margins = [case.way.head_margins for case in cases]
     numbers = sorted({block for found in margins for block, _ in found})
-    temperatures = (
-        np.geomspace(max(certified / 8, _LOWEST), min(certified * 32, _HIGHEST), _CURVE)
-        if certified != INFINITE
-        else np.zeros(0)
-    )
     return CertifiedTemperature(
         temperature=certified,
         broken_temperature=broken,
@@ -238,16 +264,28 @@ def certified_temperature(
         attention_blocks=np.array(numbers, dtype=np.int64),
         block_margins=np.array([_least([m for f in margins for b, m in f if b == n]) for n in numbers]),
         curve_temperatures=temperatures,
-        curve_leads=np.array([leads.at(t).min() for t in temperatures.tolist()]),
+        curve_leads=curve,
     )
+
+
+def _line(done: int, total: int, what: str) -> tuple[float | None, str]:
+    """What a bar shows: most of the work is in the inputs that bind."""
+    return None, f"{done:,} of {total:,} input{'' if total == 1 else 's'} {what}"
 
 
 class _Case:
     """One input: its decision, what it is ahead by, and the bounds on what softmax can take."""
 
-    def __init__(self, blocks: Sequence[Block], number: int, point: list[Fraction], level: Fraction) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        number: int,
+        point: list[Fraction],
+        level: Fraction,
+        look: Callable[[], object],
+    ) -> None:
         self.number, self.level = number, flint.fmpq(level.numerator, level.denominator)
-        self.way: Walk = walk(blocks, [flint.fmpq(x.numerator, x.denominator) for x in point])
+        self.way: Walk = walk(blocks, [flint.fmpq(x.numerator, x.denominator) for x in point], look)
         y = self.way.value
         if len(y) == 1:
             ahead = y[0] - self.level
@@ -310,13 +348,20 @@ class _Leads:
     """How far each decision is ahead at a temperature, in float64: measured, not proven."""
 
     def __init__(
-        self, network: Network, points: Floats, decisions: NDArray[np.int64], level: float, single: bool
+        self,
+        network: Network,
+        points: Floats,
+        decisions: NDArray[np.int64],
+        level: float,
+        single: bool,
+        look: Callable[[], object],
     ) -> None:
         self.network, self.points, self.decisions = network, points, decisions
-        self.level, self.single = level, single
+        self.level, self.single, self.look = level, single, look
 
     def at(self, temperature: float) -> Floats:
         """One number per input; NaN where floats overflow."""
+        self.look()
         try:
             y = self.network(self.points, temperature)
         except NotFiniteError:
@@ -350,6 +395,7 @@ def _changes(
 ) -> bool:
     """Whether softmax provably takes another decision; balls are made smaller until that is settled."""
     for precision in _PRECISIONS:
+        leads.look()
         with flint.ctx.workprec(precision):
             y = soft_value(blocks, point, temperature)
             if leads.single:

@@ -35,7 +35,7 @@ Margins, directions and the maps of blocks are exact rationals; only :math:`e^{-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -93,6 +93,7 @@ class Walk:
         The smallest margin of each head with a rival.
     """
 
+    look: Callable[[], object] | None = None  # called between pieces of work; what it raises ends them
     value: list[Rational] = field(default_factory=list)
     head_margins: list[tuple[int, Rational]] = field(default_factory=list)
     tied: list[tuple[int, int]] = field(default_factory=list)  # block and head whose winners can be parted
@@ -108,6 +109,8 @@ class Walk:
         seen: list[list[tuple[int, tuple[tuple[flint.arb, int], ...]]]] = [[] for _ in range(rows.nrows())]
         for columns, local in zip(reversed(self._columns), reversed(self._maps), strict=True):
             for source, matrix in columns:
+                if self.look is not None:
+                    self.look()
                 for i, coefficients in enumerate((rows * matrix).tolist()):
                     positive = sorted(
                         ((c, j) for j, c in enumerate(coefficients) if c > 0), key=_largest_first
@@ -134,6 +137,8 @@ class Walk:
         """The largest that each direction can get of the deviation, at a temperature or in a limit."""
         parts: list[list[flint.arb | None]] = []
         for source in self._sources:
+            if self.look is not None:
+                self.look()
             parts.append(self._ratios(source, parts, temperature))
         return [self._most(direction, parts) for direction in asked]
 
@@ -186,9 +191,11 @@ class Walk:
         return total
 
 
-def walk(blocks: Sequence[Block], point: Sequence[Rational]) -> Walk:
+def walk(
+    blocks: Sequence[Block], point: Sequence[Rational], look: Callable[[], object] | None = None
+) -> Walk:
     """One input through the blocks, exactly."""
-    way = Walk()
+    way = Walk(look)
     y = Matrix(len(point), 1, list(point))
     for i, block in enumerate(blocks):
         after = block.compose_exactly(y, None)

@@ -17,7 +17,7 @@ The hypersurface (Definition III.7) is where two of these terms tie.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -339,7 +339,9 @@ def hypersurface(families: Iterable[Scores], domain: Domain | None = None) -> Hy
     )
 
 
-def refined(families: Sequence[Scores], domain: Domain | None) -> Refinement:
+def refined(
+    families: Sequence[Scores], domain: Domain | None, look: Callable[[float, int], object] | None = None
+) -> Refinement:
     """The cells of lists of scores; equal offsets are left out, because then the cells are cones.
 
     >>> refined([Scores.of_keys([[0], [1]], [3, 3])], None).is_fan
@@ -348,7 +350,7 @@ def refined(families: Sequence[Scores], domain: Domain | None) -> Refinement:
     # imported here, because evaluating a polynomial needs no kernel
     from hardmax.geometry.cones.splitting import refine
 
-    return refine([_without_equal_offsets(scores) for scores in families], domain)
+    return refine([_without_equal_offsets(scores) for scores in families], domain, look=look)
 
 
 def _without_equal_offsets(scores: Scores) -> Scores:

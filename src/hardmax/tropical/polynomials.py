@@ -25,7 +25,7 @@ included, and :attr:`CommonRefinement.is_fan` says which case it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -40,6 +40,8 @@ from hardmax.exact.arithmetic import exact_multiple, exact_outer_sum, exact_stac
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
 from hardmax.geometry.scores import Scores
+from hardmax.limits import Clock
+from hardmax.progress import Progress, shown
 from hardmax.results import Result
 from hardmax.tropical.hypersurfaces import (
     Hypersurface,
@@ -733,7 +735,12 @@ class CommonRefinement(Result):
         return cls(polynomials, domain, refined([p.scores for p in polynomials], domain))
 
 
-def common_refinement(*polynomials: Factored, domain: Domain | None = None) -> CommonRefinement:
+def common_refinement(
+    *polynomials: Factored,
+    domain: Domain | None = None,
+    time_limit: float | None = None,
+    progress: bool | Callable[[Progress], object] | None = None,
+) -> CommonRefinement:
     r"""The full-dimensional pieces of :math:`\Sigma(p) \wedge \Sigma(q) \wedge \dots` (P1 Definition III.8).
 
     A piece is the intersection of one cell of each polynomial that has interior. It is a cone only when the
@@ -745,10 +752,19 @@ def common_refinement(*polynomials: Factored, domain: Domain | None = None) -> C
         At least one, all in the same number of variables. A product counts as its factors.
     domain : Box, Polytope or WholeSpace, optional
         Where cells are looked for; the whole space by default.
+    time_limit : float, optional
+        Seconds after which the search is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar, a function is called with a :class:`~hardmax.progress.Progress`.
 
     Returns
     -------
     CommonRefinement
+
+    Raises
+    ------
+    IncompleteError
+        When the time is over: the cells of some polynomials are not among those of all.
 
     Notes
     -----
@@ -769,8 +785,15 @@ def common_refinement(*polynomials: Factored, domain: Domain | None = None) -> C
     """
     _common_dimension(polynomials, "polynomials")
     factors = tuple(factor for polynomial in polynomials for factor in polynomial.factors)
-    refinement = refined([p.scores for p in factors], domain)
+    clock = Clock(time_limit, "find the cells of all polynomials")
+    with shown(progress, Progress.line, clock) as report:
+        look = None if report is None else _reporting(report, clock)
+        refinement = refined([p.scores for p in factors], domain, look)
     return CommonRefinement(factors, refinement.domain, refinement)
+
+
+def _reporting(report: Callable[..., object], clock: Clock) -> Callable[[float, int], object]:
+    return lambda share, n_cells: report(Progress(n_cells, share, clock.seconds))
 
 
 def _coefficients(values: ArrayLike | None, n_terms: int) -> tuple[ExactArray, NDArray[np.bool_]]:

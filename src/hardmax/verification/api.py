@@ -16,6 +16,7 @@ from hardmax.errors import FileFormatError, IncompleteError, InvalidInputError
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact, fraction, rational
 from hardmax.geometry.domains import Box, Domain, Polytope
+from hardmax.limits import Clock
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.progress import shown
@@ -32,7 +33,7 @@ from hardmax.verification.properties import (
     groups_of,
     parsed,
 )
-from hardmax.verification.search import Branch, Explorer, Progress, Violation, clock, run
+from hardmax.verification.search import Branch, Explorer, Progress, Violation, run
 from hardmax.verification.stages import Program, program_of
 from hardmax.verification.vnnlib import read_vnnlib
 
@@ -166,29 +167,28 @@ def verify(
     >>> hm.verify(net, "y0 < 2", hm.Box([-1], [2])).counterexample
     (Fraction(2, 1),)
     """
-    begun = clock()
+    clock = Clock(time_limit)
     net = as_network(network)
     program = program_of(net)
     groups = groups_of(_unsafe(property), program.d, program.d_out, _domain(domain, program.d))
-    return _verified(net, program, groups, begun, time_limit, max_nodes, checkpoint, progress)
+    return _verified(net, program, groups, clock, max_nodes, checkpoint, progress)
 
 
 def _verified(
     network: Network,
     program: Program,
     groups: tuple[Group, ...],
-    begun: float,
-    time_limit: float | None,
+    clock: Clock,
     max_nodes: int | None,
     checkpoint: str | os.PathLike[str] | None,
     progress: Any,
 ) -> Verdict:
     asked = certificates.question(program, groups)
-    explorers = [Explorer(network, program, group) for group in groups]
+    watch = _Watch(clock, max_nodes, len(groups))
+    explorers = [Explorer(network, program, group, late=lambda: clock.over) for group in groups]
     trees = [Branch(explorer.root()) for explorer in explorers]
     if checkpoint is not None and Path(checkpoint).exists():
         trees = _resumed(Path(checkpoint), asked, program, explorers)
-    watch = _Watch(begun, time_limit, max_nodes, len(groups))
     verdict, violation = "holds", None
     with shown(progress, lambda seen: seen.line()) as report:
         try:
@@ -214,21 +214,20 @@ def _verified(
     made = certificates.certificate_of(asked, verdict, trees, violation, "verification")
     if checkpoint is not None:
         made.save(checkpoint)
-    point = None if violation is None else violation[1].point
-    outputs = None if point is None else network.exact_value(np.array(point, dtype=object))
+    point, outputs = (None, None) if violation is None else (violation[1].point, violation[1].outputs)
     share = 1.0 if verdict == "holds" else watch.share
-    return Verdict(verdict, point, outputs, made, share, watch.n_nodes, clock() - begun)
+    return Verdict(verdict, point, outputs, made, share, watch.n_nodes, clock.seconds)
 
 
 class _Watch:
     """Limits, progress and checkpoints of a search over several groups."""
 
-    def __init__(self, begun: float, time_limit: float | None, max_nodes: int | None, groups: int) -> None:
-        self.begun, self.time_limit, self.max_nodes = begun, time_limit, max_nodes
+    def __init__(self, clock: Clock, max_nodes: int | None, groups: int) -> None:
+        self.clock, self.max_nodes = clock, max_nodes
         self.groups, self.group = max(groups, 1), 0
         self.n_nodes, self.share = 0, 0.0
         self._before, self._closed = 0, 0.0
-        self._saved = clock()
+        self._saved = self.clock.seconds
 
     def start(self, closed: float) -> None:
         """A group begins; this much of it is closed."""
@@ -238,16 +237,15 @@ class _Watch:
         """What the search asks after every node: whether to go on."""
 
         def keep_going(nodes: int, n_open: int, closed: float) -> bool:
-            now = clock()
+            now = self.clock.seconds
             self.n_nodes = self._before + nodes
             self.share = (self.group + min(self._closed + closed, 1.0)) / self.groups
             if report is not None:
-                report(Progress(self.share, self.n_nodes, n_open, now - self.begun))
+                report(Progress(self.share, self.n_nodes, n_open, now))
             if save is not None and now - self._saved > _SAVE_EVERY:
                 save()
-                self._saved = clock()
-            late = self.time_limit is not None and now - self.begun > self.time_limit
-            return not late and (self.max_nodes is None or self.n_nodes < self.max_nodes)
+                self._saved = self.clock.seconds
+            return not self.clock.over and (self.max_nodes is None or self.n_nodes < self.max_nodes)
 
         return keep_going
 
@@ -333,7 +331,7 @@ def maximise(
     >>> hm.maximise(hm.Network([head]), 0, hm.Box([0], [Fraction(1, 3)]))
     <Maximum: 3/2 (1.5), attained at (0.333333)>
     """
-    begun = clock()
+    clock = Clock(time_limit)
     net = as_network(network)
     program = program_of(net)
     coefficients = _objective(objective, program.d_out)
@@ -348,10 +346,10 @@ def maximise(
     start = _start(net, group, inside, coefficients)
     goal = Constraint((Fraction(0),) * program.d, tuple(coefficients), -start[0], strict=True)
     group = Group(group.low, group.high, ((goal, *inside),))
-    explorer = Explorer(net, program, group, rising=True)
+    watch = _Watch(clock, max_nodes, 1)
+    explorer = Explorer(net, program, group, rising=True, late=lambda: clock.over)
     explorer.best = (*start, True)
     tree = Branch(explorer.root())
-    watch = _Watch(begun, time_limit, max_nodes, 1)
     with shown(progress, lambda seen: seen.line()) as report:
         try:
             _sampled(explorer)
@@ -429,13 +427,13 @@ def _domain(domain: Domain | None, d: int) -> Condition | None:
         )
     if domain.d != d:
         raise InvalidInputError(f"domain must have the {d} inputs of the network, but has {domain.d}.")
-    a, b = fractions_of(domain.a), fractions_of(domain.b)
+    a, b = domain.a.numbers, fractions_of(domain.b)
     atoms: list[Condition] = []
-    for row, bound in zip(a.tolist(), b.tolist(), strict=True):
-        terms = tuple(("x", i, -value) for i, value in enumerate(row) if value)
+    for row, bound in zip(a, b.tolist(), strict=True):
+        terms = tuple(("x", i, -Fraction(row[i])) for i in np.flatnonzero(row).tolist())
         atoms.append(Atom(Linear(terms, bound), strict=False))
     if isinstance(domain, Polytope):
-        rows = [[rational(v) for v in row] for row in a.tolist()]
+        rows = [[rational(v) for v in row] for row in fractions_of(domain.a).tolist()]
         try:
             sides = programs.bounding_box(rows, [rational(v) for v in b.tolist()])
         except ArithmeticError:

@@ -11,7 +11,6 @@ however tight the property is.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -57,22 +56,31 @@ class Branch:
 
 @dataclass(eq=False)
 class Violation:
-    """An input of the unsafe set: the conjunction that holds there, and the exact point."""
+    """An input of the unsafe set: the conjunction that holds there, the exact point, and the outputs."""
 
     disjunct: int
     point: tuple[Fraction, ...]
+    outputs: tuple[Fraction, ...]
 
 
 class Explorer:
     """Closes or cuts the nodes of one group.
 
     With ``rising``, the only constraint is ``objective > threshold`` and the threshold rises to the best
-    value that is found: at the end it is the supremum.
+    value that is found: at the end it is the supremum. When it is ``late``, no more points are tried.
     """
 
-    def __init__(self, network: Network, program: Program, group: Group, *, rising: bool = False) -> None:
+    def __init__(
+        self,
+        network: Network,
+        program: Program,
+        group: Group,
+        *,
+        rising: bool = False,
+        late: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.network, self.program, self.group = network, program, group
-        self.rising = rising
+        self.rising, self.late = rising, late
         self.best: tuple[Fraction, tuple[Fraction, ...], bool] | None = None
         middle, radius = self.root().ball
         with np.errstate(over="ignore"):
@@ -208,9 +216,12 @@ class Explorer:
             for i in order[:2].tolist():
                 if not slack[i] >= least:
                     break
+                if self.late():  # an exact value costs a second in a wide network
+                    return None
                 point = self._exact(points[i], node, None if corners is None else corners[i])
-                if self.violates(d, point):
-                    return Violation(d, point)
+                outputs = self.violates(d, point)
+                if outputs is not None:
+                    return Violation(d, point, outputs)
         return None
 
     def _exact(self, point: Floats, node: Node, corner: Floats | None) -> tuple[Fraction, ...]:
@@ -222,16 +233,16 @@ class Explorer:
                 found.append(min(max(Fraction(float(point[i])), low), high))
         return tuple(found)
 
-    def violates(self, d: int, point: tuple[Fraction, ...]) -> bool:
-        """Whether a conjunction holds at a point of the box, in rationals; a rising threshold rises there."""
+    def violates(self, d: int, point: tuple[Fraction, ...]) -> tuple[Fraction, ...] | None:
+        """The outputs at a point where a conjunction holds, in rationals; a rising threshold rises there."""
         values = self.network.exact_value(np.array(point, dtype=object))
         if not all(constraint.holds(point, values) for constraint in self.disjuncts[d]):
-            return False
+            return None
         if self.rising:
             goal = self.disjuncts[0][0]
             value = sum((b * v for b, v in zip(goal.y, values, strict=True)), Fraction(0))
             self.raise_to(value, point, attained=True)
-        return True
+        return values
 
     def raise_to(self, value: Fraction, point: tuple[Fraction, ...], *, attained: bool) -> None:
         """Make the threshold of the objective a value that is reached or approached."""
@@ -257,9 +268,10 @@ class Explorer:
             point, multipliers = programs.decide([*rows, *facts], low, high)
             if point is not None:
                 found = tuple(fraction(value) for value in point)
-                if not self.violates(d, found):
+                outputs = self.violates(d, found)
+                if outputs is None:
                     raise ArithmeticError("a decided node and the network disagree at a point")
-                return Violation(d, found)
+                return Violation(d, found, outputs)
             assert multipliers is not None
             proofs.append(_exact_proof(d, multipliers, len(rows)))
         return None
@@ -439,8 +451,9 @@ def run(
     """Visit open branches until none is left, one violates, or ``keep_going`` says stop.
 
     Depth first; while a threshold rises, the largest bound first.
-    ``keep_going`` is called with the number of nodes visited, that of open ones, and the share that is
-    closed. Returns "holds", "violated" or "unknown"; what is open stays open in the tree.
+    ``keep_going`` is called after every visit, with the number of nodes visited, that of open ones, and the
+    share that is closed; the first visit is always made, so that a search that is taken up again gets on.
+    Returns "holds", "violated" or "unknown"; what is open stays open in the tree.
     """
     order = count()
     heap = [(-branch.bound, next(order), branch) for branch in roots]
@@ -462,8 +475,3 @@ def run(
         if not keep_going(n, len(heap), closed):
             return ("holds" if not heap else "unknown"), None
     return "holds", None
-
-
-def clock() -> float:
-    """Seconds of a clock that never goes back."""
-    return time.perf_counter()

@@ -301,6 +301,8 @@ def _without_twins(stages: list[Stage]) -> list[Stage]:
 
 
 def _merged(read: AffineStage, relu: ReluStage, out: AffineStage) -> list[Stage]:
+    if _all_differ(read, relu.first):  # wide networks: no fraction is made for any weight
+        return [read, relu, out]
     first, rows = relu.first, _sparse_rows(read)
     leads: dict[tuple[tuple[int, Fraction], ...], tuple[int, int]] = {}
     lead = []  # per unit the first that reads the same up to sign, and that sign
@@ -335,6 +337,17 @@ def _merged(read: AffineStage, relu: ReluStage, out: AffineStage) -> list[Stage]
     except OverflowError:  # a sum that no float can stand for
         return [read, relu, out]
     return [read, ReluStage(n, len(used)), out] if used else [read, out]
+
+
+def _all_differ(read: AffineStage, first: int) -> bool:
+    """Whether rounding alone shows that no two units read the same function up to sign.
+
+    Rounding keeps signs and equality, so rows that differ as floats differ.
+    """
+    rows = np.column_stack([read.weights.floats, read.offsets.floats])[first:]
+    leads = rows[np.arange(len(rows)), (rows != 0.0).argmax(axis=1)]
+    rows = np.where(leads[:, None] < 0.0, -rows, rows) + 0.0  # no negative zero
+    return len({row.tobytes() for row in rows}) == len(rows)
 
 
 def _add(total: _Sparse, row: _Sparse, weight: Fraction) -> None:
@@ -413,8 +426,9 @@ def exact_text(value: Fraction | float) -> int | str:
 
 
 def _vector(values: ExactArray) -> list[int | str]:
-    if values.fractions is None:
-        return [exact_text(value) for value in values.floats.tolist()]
+    if values.fractions is None:  # exact_text, written out for millions of weights
+        floats = values.floats.tolist()
+        return [int(v) if v.is_integer() and -(2.0**53) < v < 2.0**53 else v.hex() for v in floats]
     return [exact_text(value) for value in values.fractions.tolist()]
 
 

@@ -62,7 +62,7 @@ def test_exit_codes_and_what_is_printed(tent, hard):
     assert result.exit_code == 1
     assert result.stdout == "violated\n  x0 = 1/2 (0.5)\n  y0 = 1 (1)\n"
     network, value = hard
-    result = run(network, f"y0 <= {value}", "--box", -1, 1, "--limit", 0)
+    result = run(network, f"y0 <= {value}", "--box", -1, 1, "--time-limit", 1e-9)
     assert result.exit_code == 3
     assert result.stdout.startswith("unknown\n  ")
     assert "% of the volume is proven" in result.stdout
@@ -104,10 +104,10 @@ def test_a_certificate_is_written_and_replayed(tent, elsewhere):
 def test_resume_goes_on_and_without_it_the_search_begins_anew(hard):
     network, value = hard
     asked = network, f"y0 <= {value}", "--box", -1, 1, "--certificate", "proof.json"
-    assert run(*asked, "--limit", 0).exit_code == 3
+    assert run(*asked, "--time-limit", 1e-9).exit_code == 3
     assert run("--replay", "proof.json").exit_code == 1  # nodes are open
     begun = json.loads(run(*asked, "--json").stdout)
-    assert run(*asked, "--limit", 0).exit_code == 3
+    assert run(*asked, "--time-limit", 1e-9).exit_code == 3
     went_on = json.loads(run(*asked, "--resume", "--json").stdout)
     assert (begun["verdict"], went_on["verdict"]) == ("holds", "holds")
     assert went_on["nodes"] < begun["nodes"]

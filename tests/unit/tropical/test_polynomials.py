@@ -675,7 +675,7 @@ LINE, PLANE, BIG = (
         (lambda: TropicalProduct([LINE], [1, 2]), errors.DimensionMismatchError, "powers"),
         (lambda: TropicalProduct([LINE], [-1]), errors.InvalidInputError, "at least 0"),
         (lambda: common_refinement(), errors.InvalidInputError, "at least one"),
-        (lambda: common_refinement(LINE, PLANE), errors.DimensionMismatchError, "dimension"),
+        (lambda: common_refinement(LINE, PLANE), errors.DimensionMismatchError, "variables"),
         (lambda: LINE.cells(Box.cube(2, 0, 1)), errors.DimensionMismatchError, "domain"),
         (lambda: hypersurface([]), errors.InvalidInputError, "at least one"),
         (lambda: log_lifted_head([[1], [2]], [1]), errors.DimensionMismatchError, "log_values"),

@@ -10,7 +10,7 @@ architectures, counted in parameters, and for each of them what breaks when one 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise, product
@@ -23,9 +23,10 @@ from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, exponent_of
-from hardmax.flow.costs.estimate import missed_by, sampled_needs, set_sizes
+from hardmax.flow.costs.estimate import active_sets, missed_by, sampled_needs, set_sizes
 from hardmax.flow.costs.plan_search import (
     Assignment,
+    Look,
     Need,
     assign,
     narrow_error,
@@ -33,9 +34,11 @@ from hardmax.flow.costs.plan_search import (
     plan_for,
     unproven_terms,
 )
-from hardmax.flow.information_sets import information_sets
+from hardmax.flow.information_sets import follow
 from hardmax.flow.plans import Plan
 from hardmax.flow.theorems.hops import hop_plan, hops
+from hardmax.limits import Clock
+from hardmax.progress import shown
 from hardmax.randomness import check_room, generator_of
 from hardmax.results import Result
 from hardmax.targets.naming import as_target
@@ -187,6 +190,8 @@ def advise(
     n_samples: int = 128,
     n_suggestions: int = 6,
     rng: int | np.random.Generator = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
 ) -> Advice:
     """Suggest the smallest architectures that carry what a target needs, by InfoFlow. Nothing is trained.
 
@@ -213,6 +218,16 @@ def advise(
     n_suggestions : int
         How many to return at most.
     rng : int or Generator
+    time_limit : float, optional
+        Seconds after which it is given up. Every suggestion is run on all samples, in time that grows with
+        ``n_samples`` and the square of ``n_tokens``.
+    progress : bool or callable, optional
+        ``True`` shows a bar; a function is called with the number of suggestions done and that of all.
+
+    Raises
+    ------
+    IncompleteError
+        When the time is over.
 
     Examples
     --------
@@ -231,6 +246,7 @@ def advise(
     (1, 1, 1) (4, 6, 8) maxima 1351
     (1,) (64,) everything 33537
     """
+    clock = Clock(time_limit, "run all suggestions on samples")
     hops = hops_of(target) if isinstance(target, str) else None
     if hops is None:
         target = as_target(target)
@@ -243,36 +259,62 @@ def advise(
     allowed = exponent_of("max_exponent", max_exponent).limit_denominator(10**6)
     allowed_loss = float(exponent_of("max_missed", max_missed))
     generator = generator_of(rng)
-    if hops is not None:
-        return _of_hops(hops, n_tokens, max_depth, allowed, budget, d_ff, n_samples, generator)
-    target = as_target(target)
-    needs = sampled_needs(target, n_tokens, n_samples, generator)
-    X = target.sample(n_samples, n_tokens, generator)
-    found: list[tuple[tuple[int, ...], Assignment | None]] = [
-        (heads, assign(needs, heads)) for heads in _smallest_heads(needs, max_depth, max_heads)
-    ]
-    if n_tokens > 1:
-        found.append(((1,), None))  # one head that reads everything
-    fitted = []
-    for heads, assignment in found:
-        ranks, missed = _ranks(target, needs, assignment, len(heads), allowed_loss)
-        fit = _fitted(target, needs, heads, assignment, n_tokens, allowed, budget, d_ff, ranks)
-        if fit is not None:
-            fitted.append((replace(fit, ranks=ranks, missed=missed), assignment))
-    fitted.sort(key=lambda each: (each[0].exponent, each[0].parameters, each[0].heads))
-    suggestions = tuple(_checked(target, needs, X, *each) for each in fitted[:n_suggestions])
-    unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
-    words = [f"{need}: {_WORDS[need.kind]}" for need in needs]
-    words += [_needs_a_mask(need, share) for need in needs if (share := own_partners(target, need, X)) > 0]
-    if unproven:
-        listed = _joined([i + 1 for i in unproven])
-        words.append(
-            f"That one token wins, or the tokens of another term do, was seen on {n_samples} samples and not "
-            f"proved of term {listed}."
+    with shown(progress, _line, clock) as report:
+        if hops is not None:
+            look = _looking(report, 0, 1)
+            return _of_hops(hops, n_tokens, max_depth, allowed, budget, d_ff, n_samples, generator, look)
+        target = as_target(target)
+        needs = sampled_needs(target, n_tokens, n_samples, generator)
+        X = target.sample(n_samples, n_tokens, generator)
+        found: list[tuple[tuple[int, ...], Assignment | None]] = [
+            (heads, assign(needs, heads)) for heads in _smallest_heads(needs, max_depth, max_heads)
+        ]
+        if n_tokens > 1:
+            found.append(((1,), None))  # one head that reads everything
+        fitted = []
+        for heads, assignment in found:
+            ranks, missed = _ranks(target, needs, assignment, len(heads), allowed_loss)
+            fit = _fitted(target, needs, heads, assignment, n_tokens, allowed, budget, d_ff, ranks)
+            if fit is not None:
+                fitted.append((replace(fit, ranks=ranks, missed=missed), assignment))
+        fitted.sort(key=lambda each: (each[0].exponent, each[0].parameters, each[0].heads))
+        fitted = fitted[:n_suggestions]
+        looks = [_looking(report, i, len(fitted)) for i in range(len(fitted))]
+        look = _looking(report, 0, max(len(fitted), 1))
+        active = active_sets(target, X, look)
+        suggestions = tuple(
+            _checked(target, needs, Samples(X, active, look), *each)
+            for look, each in zip(looks, fitted, strict=True)
         )
-    return Advice(
-        target.name or repr(target), n_tokens, target.d_token, suggestions, tuple(words), budget, n_samples
-    )
+        unproven = unproven_terms(target, needs) if n_tokens > 1 else ()
+        words = [f"{need}: {_WORDS[need.kind]}" for need in needs]
+        words += [
+            _needs_a_mask(need, share) for need in needs if (share := own_partners(target, need, X, look)) > 0
+        ]
+        if unproven:
+            listed = _joined([i + 1 for i in unproven])
+            words.append(
+                f"That one token wins, or the tokens of another term do, was seen on {n_samples} samples and "
+                f"not proved of term {listed}."
+            )
+        return Advice(
+            target.name or repr(target),
+            n_tokens,
+            target.d_token,
+            suggestions,
+            tuple(words),
+            budget,
+            n_samples,
+        )
+
+
+def _line(done: int, total: int) -> tuple[float | None, str]:
+    return done / total, f"{done} of {total} suggestions"
+
+
+def _looking(report: Look | None, done: int, total: int) -> Look | None:
+    """What looks at the clock while one suggestion is run."""
+    return None if report is None else lambda *_: report(done, total)
 
 
 def _of_hops(
@@ -284,6 +326,7 @@ def _of_hops(
     d_ff: int | None,
     n_samples: int,
     rng: np.random.Generator,
+    look: Look | None,
 ) -> Advice:
     """Advice for induction and chains of it: the plan of :mod:`hardmax.flow.theorems.hops`, run on samples.
 
@@ -298,7 +341,7 @@ def _of_hops(
         choices.insert(0, (shape.heads, (2, *(3 for _ in range(shape.depth - 2)), 1), "maxima"))
     else:
         words.append(f"They are more than max_depth = {max_depth}; try max_depth={shape.depth}.")
-    share = _share_of_hops(shape, plan, k, n_samples, rng)
+    share = _share_of_hops(shape, plan, k, n_samples, rng, look)
     found = []
     for heads, sizes, rules in choices:
         ranks = _largest_ranks(plan) if rules == "maxima" else (1,)
@@ -320,7 +363,7 @@ def _largest_ranks(plan: Plan) -> tuple[int, ...]:
 
 
 def _share_of_hops(
-    shape: Architecture, plan: Plan, k: int, n_samples: int, rng: np.random.Generator
+    shape: Architecture, plan: Plan, k: int, n_samples: int, rng: np.random.Generator, look: Look | None
 ) -> float:
     """On how many of ``n_samples`` random texts of three letters that have an answer CLS ends with it."""
     kept: list[np.ndarray] = []
@@ -331,7 +374,7 @@ def _share_of_hops(
     letters = np.concatenate(kept)[:n_samples]
     places = np.broadcast_to(np.arange(shape.n_tokens), letters.shape)
     X = np.stack([letters, places], axis=2).astype(np.float64)
-    held = information_sets(shape, plan, X).sets(shape.depth)
+    held = follow(shape, plan, X, look=look).sets(shape.depth)
     right = held.sum(axis=1) == 1
     right &= held.argmax(axis=1) == hops(letters, k)
     return float(right.mean())
@@ -497,25 +540,34 @@ def _narrowed_to(
     return None
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Sampled inputs, the tokens on which the target depends at each, and what looks at the clock."""
+
+    X: np.ndarray
+    active: np.ndarray
+    look: Look | None
+
+
 def _checked(
-    target: Target, needs: Sequence[Need], X: np.ndarray, each: Suggestion, assignment: Assignment | None
+    target: Target, needs: Sequence[Need], samples: Samples, each: Suggestion, assignment: Assignment | None
 ) -> Suggestion:
     """A suggestion with its share of samples, and with what breaks when a head is removed."""
     share, narrower = 1.0, tuple[Narrowing, ...]()
     if assignment is not None:
         widths = each.ranks if each.missed else None
-        share = _share(target, needs, assignment, each.heads, X, widths)
-        narrower = _narrower(target, needs, assignment, each, X)
-    everything = cost_exponents(X.shape[1], target.d_token, each.widths[-1]).law
+        share = _share(target, needs, assignment, each.heads, samples, widths)
+        narrower = _narrower(target, needs, assignment, each, samples)
+    everything = cost_exponents(samples.X.shape[1], target.d_token, each.widths[-1]).law
     without = tuple(
-        Removal(layer, left, *_what_is_lost(target, needs, left, X, assignment is None), everything)
+        Removal(layer, left, *_what_is_lost(target, needs, left, samples, assignment is None), everything)
         for layer, left in _one_less(each.heads)
     )
     return replace(each, share=share, without=without, narrower=narrower)
 
 
 def _narrower(
-    target: Target, needs: Sequence[Need], assignment: Assignment, each: Suggestion, X: np.ndarray
+    target: Target, needs: Sequence[Need], assignment: Assignment, each: Suggestion, samples: Samples
 ) -> tuple[Narrowing, ...]:
     """Layer by layer, what heads lose that are one narrower than they must be, for bilinear forms."""
     found = []
@@ -529,14 +581,14 @@ def _narrower(
             widths = [*each.ranks[:layer], rank - 1, *each.ranks[layer + 1 :]]
             losses = [missed_by(target, need, rank - 1) for need in pairs]
             missed = None if None in losses else max(loss for loss in losses if loss is not None)
-            share = _share(target, needs, assignment, each.heads, X, widths)
-            error = narrow_error(target, needs, assignment, widths, X)
+            share = _share(target, needs, assignment, each.heads, samples, widths)
+            error = narrow_error(target, needs, assignment, widths, samples.X, samples.look)
             found.append(Narrowing(layer + 1, rank - 1, missed, share, error))
     return tuple(found)
 
 
 def _what_is_lost(
-    target: Target, needs: Sequence[Need], left: tuple[int, ...], X: np.ndarray, reads_all: bool
+    target: Target, needs: Sequence[Need], left: tuple[int, ...], samples: Samples, reads_all: bool
 ) -> tuple[str, float]:
     """Which needs have no head any more, and how often CLS still holds what it must."""
     if reads_all or not left:
@@ -549,7 +601,7 @@ def _what_is_lost(
     assignment = assign(served, left)
     if not served or assignment is None:
         return lost, 0.0
-    return lost, _share(target, served, assignment, left, X)
+    return lost, _share(target, served, assignment, left, samples)
 
 
 def _share(
@@ -557,12 +609,14 @@ def _share(
     needs: Sequence[Need],
     assignment: Assignment,
     heads: tuple[int, ...],
-    X: np.ndarray,
+    samples: Samples,
     head_widths: Sequence[int] | None = None,
 ) -> float:
-    shape = Architecture(X.shape[1], target.d_token, heads, heads)  # widths play no part in what is learned
+    shape = Architecture(
+        samples.X.shape[1], target.d_token, heads, heads
+    )  # widths play no part in what is learned
     plan = plan_for(target, needs, assignment, shape.depth, head_widths)
-    return information_sets(shape, plan, X).learns(target).share
+    return follow(shape, plan, samples.X, look=samples.look).learns(samples.active).share
 
 
 def _joined(numbers: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ numbers say what InfoFlow predicts, and the assumptions are listed with them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
@@ -25,9 +25,11 @@ from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons, score_ranks
 from hardmax.flow.costs.plan_search import (
+    Look,
     Need,
     assign,
     global_plan,
+    in_blocks,
     narrow_error,
     needs_of,
     own_partners,
@@ -35,8 +37,10 @@ from hardmax.flow.costs.plan_search import (
     unproven_terms,
 )
 from hardmax.flow.costs.score_rank import missed_maximum
-from hardmax.flow.information_sets import InformationFlow, information_sets
+from hardmax.flow.information_sets import InformationFlow, follow
 from hardmax.flow.plans import Plan
+from hardmax.limits import Clock
+from hardmax.progress import shown
 from hardmax.randomness import generator_of
 from hardmax.results import Result
 from hardmax.targets.naming import as_target
@@ -226,6 +230,8 @@ def estimate_cost(
     n_samples: int = 256,
     rng: int | np.random.Generator = 0,
     thresholds: bool = True,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int, str], object] | None = None,
 ) -> CostEstimate:
     """Estimate what it costs an architecture to approximate a target, before any training.
 
@@ -242,9 +248,17 @@ def estimate_cost(
         For the samples.
     thresholds : bool
         Whether to look for the T, heads, depth and width at which the answer changes.
+    time_limit : float, optional
+        Seconds after which it is given up. The plan is run on all samples, in time that grows with
+        ``n_samples`` and the square of T.
+    progress : bool or callable, optional
+        ``True`` shows a bar; a function is called with the number of samples done, that of all, and what is
+        done with them.
 
     Raises
     ------
+    IncompleteError
+        When the time is over.
     DimensionMismatchError
         When tokens of the target and of the architecture differ in size.
 
@@ -262,22 +276,38 @@ def estimate_cost(
     >>> five.rules, five.upper, five.thresholds["heads"]
     ('global', Fraction(349, 35), 6)
     """
+    clock = Clock(time_limit, "run the plan on samples")
     target = as_target(target)
     _check(target, architecture, n_samples)
+    with shown(progress, _line, clock) as report:
+        return _estimated(target, architecture, n_samples, generator_of(rng), thresholds, report)
+
+
+def _line(done: int, total: int, what: str) -> tuple[float | None, str]:
+    return done / total, f"{what} of {done:,} of {total:,} samples"
+
+
+def _estimated(
+    target: Target,
+    architecture: Architecture,
+    n_samples: int,
+    generator: np.random.Generator,
+    thresholds: bool,
+    report: Look | None,
+) -> CostEstimate:
     T, d = architecture.n_tokens, architecture.d_token
-    generator = generator_of(rng)
     X = target.sample(n_samples, T, generator)
     needs = sampled_needs(target, T, n_samples, generator)
     sizes = set_sizes(target, architecture)
-    plan, rules, narrow = _plan(target, needs, architecture, X)
-    flow = information_sets(architecture, plan, X)
-    ranked = flow if narrow is None else information_sets(architecture, narrow.plan, X)
+    plan, rules, narrow = _plan(target, needs, architecture, X, report)
+    flow = follow(architecture, plan, X, look=_look(report, "sets"))
+    ranked = flow if narrow is None else follow(architecture, narrow.plan, X, look=_look(report, "sets"))
     share = 1.0  # of reading everything, by definition
     if rules != "global":
-        share = flow.learns(target).share
+        share = flow.learns(active_sets(target, X, _look(report, "active sets"))).share
         if share < 1.0:  # a function that is not what it seemed on short sequences
             plan, rules, share = global_plan(architecture.depth), "global", 1.0
-            flow = information_sets(architecture, plan, X)
+            flow = follow(architecture, plan, X, look=_look(report, "sets"))
     layer_sizes = _layer_sizes(flow)
     costs = [
         cost_exponents(size, d, width) for size, width in zip(layer_sizes, architecture.widths, strict=True)
@@ -315,10 +345,25 @@ def estimate_cost(
             rules,
             n_samples,
             unproven,
-            max((own_partners(target, need, X) for need in needs), default=0.0),
+            max((own_partners(target, need, X, _look(report, "partners")) for need in needs), default=0.0),
         ),
         narrow=() if narrow is None else narrow.rows,
     )
+
+
+def _look(report: Look | None, what: str) -> Look | None:
+    return None if report is None else lambda done, total: report(done, total, what)
+
+
+def active_sets(target: Target, X: np.ndarray, look: Look | None = None) -> np.ndarray:
+    """The tokens on which a target depends, (B, T), in blocks of inputs.
+
+    >>> import hardmax as hm
+    >>> target = hm.targets.retrieval(1)
+    >>> active_sets(target, target.sample(3, 8)).sum(axis=1)
+    array([1, 1, 1])
+    """
+    return np.concatenate([target.active_set(block) for block in in_blocks(X, look)])
 
 
 def sampled_needs(
@@ -384,7 +429,7 @@ class _Narrow:
 
 
 def _narrow(
-    target: Target, needs: Sequence[Need], architecture: Architecture, X: np.ndarray
+    target: Target, needs: Sequence[Need], architecture: Architecture, X: np.ndarray, report: Look | None
 ) -> _Narrow | None:
     """The plan of maxima that these heads would carry if they were wider, and what they lose."""
     assignment = assign(needs, architecture.heads)
@@ -398,10 +443,12 @@ def _narrow(
         for layer, _ in [place] if place is not None else readings[1:]:
             if widths[layer] < need.width:
                 rows.append((need, layer))
-    cut = information_sets(architecture, plan_for(target, needs, assignment, depth, widths), X)
+    narrow = plan_for(target, needs, assignment, depth, widths)
+    cut = follow(architecture, narrow, X, look=_look(report, "sets of narrow heads"))
     pairs = all(need.kind == "pair" for need, _ in rows)
-    share = cut.learns(target).share if pairs else 0.0
-    error = narrow_error(target, needs, assignment, widths, X) if pairs else None
+    look = _look(report, "losses of narrow heads")
+    share = cut.learns(active_sets(target, X, look)).share if pairs else 0.0
+    error = narrow_error(target, needs, assignment, widths, X, look) if pairs else None
     return _Narrow(
         plan,
         tuple(
@@ -428,12 +475,12 @@ def missed_by(target: Target, need: Need, width: int) -> float | None:
 
 
 def _plan(
-    target: Target, needs: Sequence[Need], architecture: Architecture, X: np.ndarray
+    target: Target, needs: Sequence[Need], architecture: Architecture, X: np.ndarray, report: Look | None
 ) -> tuple[Plan, Rules, _Narrow | None]:
     widths = [architecture.head_width(layer + 1) for layer in range(architecture.depth)]
     assignment = assign(needs, architecture.heads, widths)
     if assignment is None:
-        return global_plan(architecture.depth), "global", _narrow(target, needs, architecture, X)
+        return global_plan(architecture.depth), "global", _narrow(target, needs, architecture, X, report)
     fixed = {need.kind == "positions" for need in needs}
     rules: Rules = (
         "max-position and positions" if len(fixed) == 2 else "positions" if True in fixed else "max-position"

@@ -23,7 +23,7 @@ everything (rule 2). A plan is made to learn by construction; whether it does is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -37,6 +37,9 @@ from hardmax.targets.terms import FixedTerm, Term
 from hardmax.targets.tokens import Bilinear
 
 Floats = NDArray[np.float64]
+Look = Callable[..., object]  # called between pieces of work; what it raises ends them
+
+_PAIRS = 1 << 22  # pairs of tokens that are held at once
 _MEASURED = 256  # inputs on which the error of narrow heads is measured at most
 Kind = Literal["single", "pair", "rank", "positions", "many"]
 
@@ -256,7 +259,7 @@ def plan_for(
     return Plan(layers)
 
 
-def own_partners(target: Target, need: Need, X: Floats) -> float:
+def own_partners(target: Target, need: Need, X: Floats, look: Look | None = None) -> float:
     """The share of tokens of ``X`` that would be their own best partner in a pair of different tokens.
 
     0 where a token may be paired with itself. Measured on at most 64 inputs.
@@ -272,15 +275,35 @@ def own_partners(target: Target, need: Need, X: Floats) -> float:
     term = target.terms[need.terms[0]]
     if need.kind != "pair" or isinstance(term, FixedTerm) or term.tuples in ("all", "unordered"):
         return 0.0
-    X = X[:64]
-    x, y = np.broadcast_arrays(X[:, :, None], X[:, None])
-    values = _value(term, x, y)  # of the pair (x(s), x(t)) at [s, t]
-    own = np.diagonal(values, axis1=1, axis2=2)
-    return float((own >= values.max(axis=1)).mean())
+    X, own = X[:64], []
+    for block in in_blocks(X, look):
+        x, y = np.broadcast_arrays(block[:, :, None], block[:, None])
+        values = _value(term, x, y)  # of the pair (x(s), x(t)) at [s, t]
+        own.append(np.diagonal(values, axis1=1, axis2=2) >= values.max(axis=1))
+    return float(np.concatenate(own).mean())
+
+
+def in_blocks(X: Floats, look: Look | None = None) -> Iterator[Floats]:
+    """The sequences, as many at once as have few pairs of tokens; ``look`` is called before each
+    block, with the number of sequences done and that of all.
+
+    >>> [len(block) for block in in_blocks(np.zeros((5, 1024, 1)))]
+    [4, 1]
+    """
+    step = max(1, _PAIRS // X.shape[1] ** 2)
+    for start in range(0, len(X), step):
+        if look is not None:
+            look(start, len(X))
+        yield X[start : start + step]
 
 
 def narrow_error(
-    target: Target, needs: Sequence[Need], assignment: Assignment, head_widths: Sequence[int], X: Floats
+    target: Target,
+    needs: Sequence[Need],
+    assignment: Assignment,
+    head_widths: Sequence[int],
+    X: Floats,
+    look: Look | None = None,
 ) -> float | None:
     """The NMSE on ``X`` of a sum of maxima in which tokens find partners by scores cut to these widths.
 
@@ -289,25 +312,36 @@ def narrow_error(
     """
     if target.outer is not None:
         return None
-    X = X[:_MEASURED]
-    rows, lost = np.arange(len(X)), np.zeros(len(X))
-    for need, place in zip(needs, assignment.tokens, strict=True):
-        if place is None or need.width <= head_widths[place[0]]:
-            continue
-        term = _term(target, need)
-        if not isinstance(term.function, Bilinear):
-            return None
-        cut = narrowed(term.function, head_widths[place[0]]).table(X, term.sign)
-        if term.tuples not in ("all", "unordered"):
-            cut[:, np.arange(X.shape[1]), np.arange(X.shape[1])] = -np.inf
-        partners = cut.argmax(axis=1)
-        values = np.take_along_axis(term.function.table(X, term.sign), partners[:, None], axis=1)[:, 0]
-        t = values.argmax(axis=1)
-        found = np.stack([partners[rows, t], t], axis=1)
-        for number in need.terms:
-            each = target.terms[number]
-            lost += each.values(X, each.winners(X)) - each.values(X, found)
-    return float(np.mean(lost**2) / np.var(target(X)))
+    narrow = [
+        (need, head_widths[place[0]])
+        for need, place in zip(needs, assignment.tokens, strict=True)
+        if place is not None and need.width > head_widths[place[0]]
+    ]
+    if not all(isinstance(_term(target, need).function, Bilinear) for need, _ in narrow):
+        return None
+    lost, whole = [], []
+    for block in in_blocks(X[:_MEASURED], look):
+        lost.append(sum((_lost(target, need, width, block) for need, width in narrow), np.zeros(len(block))))
+        whole.append(target(block))
+    return float(np.mean(np.concatenate(lost) ** 2) / np.var(np.concatenate(whole)))
+
+
+def _lost(target: Target, need: Need, width: int, X: Floats) -> Floats:
+    """By how much the terms of a need are missed where tokens find partners by a score of this width."""
+    term, rows, total = _term(target, need), np.arange(len(X)), np.zeros(len(X))
+    form = term.function
+    assert isinstance(form, Bilinear)
+    cut = narrowed(form, width).table(X, term.sign)
+    if term.tuples not in ("all", "unordered"):
+        cut[:, np.arange(X.shape[1]), np.arange(X.shape[1])] = -np.inf
+    partners = cut.argmax(axis=1)
+    values = np.take_along_axis(form.table(X, term.sign), partners[:, None], axis=1)[:, 0]
+    t = values.argmax(axis=1)
+    found = np.stack([partners[rows, t], t], axis=1)
+    for number in need.terms:
+        each = target.terms[number]
+        total += each.values(X, each.winners(X)) - each.values(X, found)
+    return total
 
 
 def global_plan(depth: int) -> Plan:

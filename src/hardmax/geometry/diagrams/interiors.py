@@ -27,6 +27,7 @@ suffice. The weights are rational numbers, so that anyone can check them by addi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -49,6 +50,7 @@ Integers = NDArray[np.int64]
 
 _TOLERANCE = 1e-12  # relative margin below which the compiled search hands over to proofs and rationals
 _SMALL = 3000  # open keys times entries: such work is done in rationals before a kernel could be loaded
+_BATCH = 1 << 24  # keys of a batch times all entries: tenths of a second
 _GUESS_ALL = 8192  # above this many keys the quadratic table of guesses is not worth its time
 _CUT_SECONDS = {1: 2e-5, 2: 4e-5, 3: 3.5e-4}  # rough time per key of cutting space into cells, by dimension
 # rough time per open key of the search: fixed, and per key that it is held against
@@ -206,7 +208,9 @@ class LiftedKeys:
         return found
 
 
-def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
+def decide_interiors(
+    scores: Scores, *, method: str | None = None, look: Callable[[], object] | None = None
+) -> Interiors:
     """Decide for every key whether its cell has interior.
 
     Parameters
@@ -215,6 +219,8 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
     method : {"search", "splitting"}, optional
         ``"splitting"`` cuts space into the cells (low dimension, many keys), ``"search"`` looks at one key
         after the other (any dimension). Both give the same answer; the faster one is taken by default.
+    look : callable, optional
+        Called between batches of keys; what it raises ends the search.
 
     Examples
     --------
@@ -228,11 +234,11 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
         everything = np.zeros((scores.n_keys, scores.d))
         return Interiors(np.ones(scores.n_keys, dtype=np.bool_), everything, {}, *_no_supports(scores.n_keys))
     if method == "splitting":
-        return _by_splitting(scores)
-    search = _Search(LiftedKeys(scores, index))
+        return _by_splitting(scores, look)
+    search = _Search(LiftedKeys(scores, index), look)
     many = scores.linear and scores.d in (2, 3) and len(index) > 500
     if method is None and many and not search.lifted.nearly_on_a_line:
-        return _by_splitting(scores)  # few cells, and only these are cut
+        return _by_splitting(scores, look)  # few cells, and only these are cut
     guesses = search.guess()
     still_open = int((search.verdict == programs.OPEN).sum())
     if method is None and still_open * search.lifted.points.size <= _SMALL:
@@ -240,7 +246,7 @@ def decide_interiors(scores: Scores, *, method: str | None = None) -> Interiors:
     if method is None and not scores.linear and scores.d in _CUT_SECONDS and len(index) > 1000:
         settling = still_open * (_SETTLE_SECONDS[0] + _SETTLE_SECONDS[1] * len(index))
         if settling > len(index) * _CUT_SECONDS[scores.d]:
-            return _by_splitting(scores)
+            return _by_splitting(scores, look)
     search.settle(guesses)
     search.settle_exactly()
     return search.answer()
@@ -265,8 +271,8 @@ def find_support(scores: Scores, key: int, nonempty: NDArray[np.bool_]) -> tuple
     return search.support(len(winners))
 
 
-def _by_splitting(scores: Scores) -> Interiors:
-    cells = refine([scores])
+def _by_splitting(scores: Scores, look: Callable[[], object] | None) -> Interiors:
+    cells = refine([scores], look=None if look is None else lambda *_: look())
     group = scores.tie_group
     winners = cells.choices[:, 0]
     own = np.zeros(scores.n_keys, dtype=np.bool_)
@@ -288,9 +294,9 @@ def _no_supports(n_keys: int) -> tuple[Integers, Integers]:
 class _Search:
     """The state of the search: verdicts, witnesses and corrals, one per lifted key."""
 
-    def __init__(self, lifted: LiftedKeys) -> None:
+    def __init__(self, lifted: LiftedKeys, look: Callable[[], object] | None = None) -> None:
         n, D = lifted.points.shape
-        self.lifted = lifted
+        self.lifted, self.look = lifted, look
         self.verdict = np.zeros(n, dtype=np.int8)
         self.witnesses = np.zeros((n, D))
         self.corrals = np.zeros((n, D + 1), dtype=np.int64)
@@ -339,13 +345,16 @@ class _Search:
         self.n_rivals[0] += len(won)
 
     def settle(self, guesses: Floats) -> None:
-        """Run the compiled search on the open keys, in batches of 256, so that Ctrl-C can interrupt it."""
+        """Run the compiled search on the open keys, in batches between which Ctrl-C and limits are seen."""
         lifted = self.lifted
         pending = np.flatnonzero(self.verdict == programs.OPEN)
-        for start in range(0, len(pending), 256):
+        step = max(1, min(256, _BATCH // lifted.points.size))
+        for start in range(0, len(pending), step):
+            if self.look is not None:
+                self.look()
             programs.settle_keys_kernel(
                 lifted.points, lifted.error, lifted.noise, lifted.affine, lifted.last,
-                pending[start : start + 256], guesses, self.rivals, self.n_rivals, _TOLERANCE,
+                pending[start : start + step], guesses, self.rivals, self.n_rivals, _TOLERANCE,
                 self.verdict, self.witnesses, self.corrals, self.corral_sizes, self.weights,
                 programs.corral_workspace(lifted.D),
             )  # fmt: skip
@@ -359,6 +368,8 @@ class _Search:
         """Decide the parked keys in rationals."""
         lifted = self.lifted
         for key in np.flatnonzero(self.verdict == programs.PARKED).tolist():
+            if self.look is not None:
+                self.look()
             self.n_exact += 1
             start = self.corrals[key, : self.corral_sizes[key]].tolist()
             if not start:

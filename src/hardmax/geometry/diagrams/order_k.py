@@ -26,9 +26,10 @@ are found as the complement of the N - k worst ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import count
 
 import flint
@@ -49,6 +50,7 @@ from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+Look = Callable[[int], object]
 
 RAYS_UP_TO = 5  # homogeneous dimensions in which pieces are carried with their rays
 _RANK_UP_TO = 10  # dimensions in which it is worth asking how many coordinates matter
@@ -81,7 +83,9 @@ class WinningSets:
     n_decided_exactly: int
 
 
-def winning_sets(scores: Scores, k: int, *, method: str | None = None) -> WinningSets:
+def winning_sets(
+    scores: Scores, k: int, *, method: str | None = None, look: Look | None = None
+) -> WinningSets:
     """All sets of k keys that win together on an open set, each with a witness.
 
     Parameters
@@ -91,6 +95,8 @@ def winning_sets(scores: Scores, k: int, *, method: str | None = None) -> Winnin
         From 1 to the number of keys.
     method : {"walk", "levels"}, optional
         Both give the same sets; the walk is taken where pieces have few rays.
+    look : callable, optional
+        Called again and again with the number of sets or pieces found so far; what it raises ends the search.
 
     Examples
     --------
@@ -104,16 +110,16 @@ def winning_sets(scores: Scores, k: int, *, method: str | None = None) -> Winnin
         nobody = np.empty((0, 2), dtype=np.int64)
         return WinningSets(np.arange(k)[None, :], np.zeros((1, scores.d)), {}, nobody, 0)
     if 2 * k > n:
-        worst = winning_sets(scores.reversed(), n - k, method=method)
+        worst = winning_sets(scores.reversed(), n - k, method=method, look=look)
         member = np.ones((len(worst.sets), n), dtype=np.bool_)
         member[np.arange(len(member))[:, None], n - 1 - worst.sets] = False
         best = np.nonzero(member)[1].reshape(-1, k)
         return _sorted(best, worst.witnesses, worst.exact_witnesses, worst.adjacency, worst.n_decided_exactly)
     if method == "levels" or (method is None and scores.d > _RANK_UP_TO):
-        return _by_levels(scores, k)
-    walk = _Walk(scores, k)
+        return _by_levels(scores, k, look)
+    walk = _Walk(scores, k, look)
     if method is None and walk.frame.D > RAYS_UP_TO:
-        return _by_levels(scores, k)
+        return _by_levels(scores, k, look)
     return walk.run()
 
 
@@ -183,7 +189,7 @@ def is_winning(scores: Scores, members: Iterable[int], point: Iterable[float | F
     return True
 
 
-def _by_levels(scores: Scores, k: int) -> WinningSets:
+def _by_levels(scores: Scores, k: int, look: Look | None = None) -> WinningSets:
     """Order by order: every winning set extends a winning set of one key less."""
     ties = TieGroups.of(scores)
     order = np.argsort(ties.group, kind="stable")
@@ -191,13 +197,16 @@ def _by_levels(scores: Scores, k: int) -> WinningSets:
     twin[order[1:]] = np.where(ties.place[order[1:]] > 0, order[:-1], -1)
     sets, n_exact = np.empty((1, 0), dtype=np.int64), 0
     for _ in range(k):
+        if look is not None:
+            look(len(sets))
         member = np.zeros((len(sets), scores.n_keys + 1), dtype=np.bool_)
         member[np.arange(len(sets))[:, None], sets] = True
         member[:, -1] = True  # a key without a twin may always enter
         parent, key = np.nonzero(~member[:, :-1] & member[:, twin])
         extended = np.unique(np.sort(np.column_stack([sets[parent], key]), axis=1), axis=0)
         sums = scores.sums(extended)
-        found = decide_interiors(sums)
+        n_sets = len(sets)
+        found = decide_interiors(sums, look=None if look is None else partial(look, n_sets))
         n_exact += found.n_decided_exactly
         # two sets of one sum are no strict maximum: the best k keys of an inner point are unique up to twins
         sets = extended[found.nonempty]
@@ -213,8 +222,8 @@ def _by_levels(scores: Scores, k: int) -> WinningSets:
 class _Walk:
     """The walk over rank pieces. Groups of identical scores are rows of ``head``; pieces speak of groups."""
 
-    def __init__(self, scores: Scores, k: int) -> None:
-        self.scores, self.k = scores, k
+    def __init__(self, scores: Scores, k: int, look: Look | None = None) -> None:
+        self.scores, self.k, self.look = scores, k, look
         domain = WholeSpace(scores.d)
         self.frame = Frame(scores.d, independent_columns([scores], domain), scores.linear)
         self.head: Head = scaled_heads([scores], domain, self.frame)[0]
@@ -229,6 +238,8 @@ class _Walk:
         crossings: list[Integers] = []
         done = 0
         while done < len(above):
+            if self.look is not None:
+                self.look(len(above))
             stop = min(len(above), done + _BATCH)
             batch = np.array(above[done:stop]), np.array(pivots[done:stop])
             cells = self._cut(*batch)

@@ -8,6 +8,7 @@ witness.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,9 +24,16 @@ from hardmax.geometry.diagrams.key_diagrams import KeyDiagram, scores_of_source
 from hardmax.geometry.diagrams.order_k import WinningSets, winning_sets
 from hardmax.geometry.diagrams.set_location import locate_sets
 from hardmax.geometry.scores import Scores
+from hardmax.limits import Clock
+from hardmax.progress import shown
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+def _line(n: int) -> tuple[float | None, str]:
+    """What is shown of a search: sets, or where a walk finds them the pieces of their cells."""
+    return None, f"{n:,} found"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,10 +81,43 @@ class OrderKDiagram(KeyDiagram):
 
     @cached_property
     def _winning(self) -> WinningSets:
-        found = winning_sets(self.scores, self.k)
+        return self._found(None)
+
+    def _found(self, look: Callable[[int], object] | None) -> WinningSets:
+        found = winning_sets(self.scores, self.k, look=look)
         for array in (found.sets, found.witnesses):
             array.setflags(write=False)
         return found
+
+    def find(
+        self, *, time_limit: float | None = None, progress: bool | Callable[[int], object] | None = None
+    ) -> Self:
+        """Find the sets that win now, instead of when they are first asked for; returns the diagram.
+
+        Parameters
+        ----------
+        time_limit : float, optional
+            Seconds after which the search is given up.
+        progress : bool or callable, optional
+            ``True`` shows a line; a function is called with the number of sets (or parts of their cells)
+            found so far.
+
+        Raises
+        ------
+        IncompleteError
+            When the time is over.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> hm.attention_diagram([[1, 0], [0, 1], [-1, 0], [0, -1]], k=2).find(time_limit=60).n_cells
+        4
+        """
+        clock = Clock(time_limit, "find all sets that win")
+        with shown(progress, _line, clock) as look:
+            if "_winning" not in self.__dict__:
+                self.__dict__["_winning"] = self._found(look)
+        return self
 
     @property
     def sets(self) -> Integers:

@@ -319,6 +319,12 @@ def power_diagram(
         How many sites win together; from 2 on the result is an :class:`hardmax.geometry.OrderKDiagram`, whose
         cells belong to sets of k sites.
 
+    Notes
+    -----
+    Nothing is computed before it is asked for. With k = 1 the work is known beforehand: at most one linear
+    program per site. With k from 2 on it grows with the sets that win (at most
+    :func:`hardmax.bounds.order_k_bounds`); ``find(time_limit=...)`` of the result limits it.
+
     Examples
     --------
     A site of small weight inside the hull of the others loses its cell; Voronoi cells are never lost.
@@ -375,6 +381,12 @@ def attention_diagram(
     query_map : (W_Q, b_Q), optional
         ``W_Q`` (d_head, d) and ``b_Q`` (d_head,) or ``None``: the diagram in the space of inputs (Remark
         IV.5). The factors are kept, so that a rank-deficient ``W_Q`` is rank-deficient exactly.
+
+    Notes
+    -----
+    Nothing is computed before it is asked for. With k = 1 the work is known beforehand: at most one linear
+    program per key. With k from 2 on it grows with the sets that win (at most
+    :func:`hardmax.bounds.order_k_bounds`); ``find(time_limit=...)`` of the result limits it.
 
     Examples
     --------

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock
 from hardmax.models.atlas.corpus_atlas import STATISTICS, StatisticsRecorder
 from hardmax.models.reading.capture import LIMIT
 from hardmax.models.reading.loading import as_source, read
@@ -241,6 +242,7 @@ def compare(
     alpha: float = 0.05,
     sink_factor: float = 4.0,
     checkpoint: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: Any = None,
 ) -> ModelComparison:
     """Compare two models head by head, on the same texts.
@@ -266,6 +268,8 @@ def compare(
         As in :func:`hardmax.head_atlas`.
     checkpoint : path-like, optional
         A folder in which every text that was measured is kept; the same call goes on from there.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between texts: each takes three passes of a model.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with the number of texts done and their
         total.
@@ -302,6 +306,7 @@ def compare(
             f"a and b must have the same layers and heads to be compared head by head, but {first.name} has "
             f"{_shape(first.heads)} and {second.name} {_shape(second.heads)}."
         )
+    clock = Clock(time_limit, "compare the models on all texts")
     started = time.perf_counter()
     columns = [list(STATISTICS).index(name) for name in statistics]
     options: Any = {"layers": layers, "heads": heads, "sink_factor": sink_factor}
@@ -331,7 +336,7 @@ def compare(
         "sink_factor": float(sink_factor),
     }
     found: dict[str, list[Floats]] = {"a": [], "b": [], "direct": []}
-    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts")) as report:
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts"), clock) as report:
         for one in over_texts(named, measure, question=question, checkpoint=checkpoint, progress=report):
             for name, kept in found.items():
                 kept.append(one[name])

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock
 from hardmax.models.influence.corpus_influence import CorpusInfluence, corpus_influence
 from hardmax.models.influence.influence_report import InfluenceReport, TextInfluence, report_of
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, TokenFlow
@@ -354,6 +355,7 @@ def measure_influence(  # type: ignore[misc]
     rng: int = 0,
     confidence: float = 0.95,
     checkpoint: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: bool | Progress | None = None,
 ) -> InfluenceReport | CorpusInfluence:
     r"""How much of the influence of input tokens on output tokens lies inside the information sets.
@@ -387,6 +389,8 @@ def measure_influence(  # type: ignore[misc]
     checkpoint : path-like, optional
         For a corpus: a folder in which every text that was measured is kept. A run that was killed goes on
         from there with the same call, and loses at most one text.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between passes of the model.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with the name of a text, the passes
         through the model that were made for it, and how many there will be: a long text takes tokens times
@@ -395,6 +399,11 @@ def measure_influence(  # type: ignore[misc]
     Returns
     -------
     InfluenceReport, or CorpusInfluence for a list of texts
+
+    Raises
+    ------
+    IncompleteError
+        When the time is over; texts that were measured are in the ``checkpoint``.
 
     Examples
     --------
@@ -408,6 +417,7 @@ def measure_influence(  # type: ignore[misc]
     >>> int(report.texts[0].influence["ablation mean"][-1, -1].argmax()) in read_out
     True
     """
+    clock = Clock(time_limit, "measure influence on all texts")
     source = as_source(model, tokenizer=tokenizer, hub=hub)
     corpus = is_corpus(texts) and not isinstance(texts, dict)
     if checkpoint is not None and not corpus:
@@ -421,13 +431,19 @@ def measure_influence(  # type: ignore[misc]
         options: Any = {"baselines": baselines, "probes": probes, "rng": seed, "progress": passed}
         return text_influence(disturbed, flows, walks, name=name, **options)
 
-    with shown(progress, lambda name, done, total: (done / total, name)) as passed:
+    def line(name: str, done: int, total: int) -> tuple[float | None, str]:
+        return done / total, f"{name}: {done:,} of {total:,}" if time_limit is not None else name
+
+    with shown(progress, line, clock) as passed:
+        within = (
+            None if time_limit is None else lambda name, done, total: clock.check(line(name, done, total)[1])
+        )
         if corpus:
             asked = {"rules": list(rules), "baselines": baselines, "probes": probes, "rng": rng}
             return corpus_influence(
                 source,
                 texts,
-                lambda text: influence("text", text, rng, None),
+                lambda text: influence("a text, passes", text, rng, within),
                 settings={**asked, "n_draws": n_draws},
                 confidence=confidence,
                 checkpoint=checkpoint,

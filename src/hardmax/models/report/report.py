@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock
 from hardmax.models.bundled import bundled_source
 from hardmax.models.reading.loading import as_source
 from hardmax.models.reading.texts import is_corpus
@@ -43,6 +44,7 @@ def report(  # type: ignore[misc]
     confidence: float = 0.95,
     checkpoint: str | os.PathLike[str] | None = None,
     rng: int | np.random.Generator = 0,
+    time_limit: float | None = None,
     progress: bool | Progress | None = None,
 ) -> ModelReport | CorpusReport:
     """What both papers say about a model on a text, or on many, ready to be written as a page.
@@ -77,6 +79,8 @@ def report(  # type: ignore[misc]
         from there with the same call, and loses at most one text.
     rng : int or numpy Generator
         Draws the sequence of the bundled model.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between layers, passes of the model and texts.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with what is being done (loading,
         layers, influence, texts), how far it is and how much there is.
@@ -84,6 +88,11 @@ def report(  # type: ignore[misc]
     Returns
     -------
     ModelReport, or CorpusReport for many texts
+
+    Raises
+    ------
+    IncompleteError
+        When the time is over; texts that were measured are in the ``checkpoint``.
 
     Examples
     --------
@@ -100,6 +109,7 @@ def report(  # type: ignore[misc]
     >>> report(None, sequences, full=2)
     <CorpusReport: pairwise-2, 4 heads on 10 texts, 2 of them in full, ... % of the queries near hardmax>
     """
+    clock = Clock(time_limit, "read the model and measure it")
     many = is_corpus(text)
     if checkpoint is not None and not many:
         raise InvalidInputError("checkpoint belongs to many texts, but one was given; try [text].")
@@ -110,7 +120,7 @@ def report(  # type: ignore[misc]
         "read_out": read_out,
         "influence": influence,
     }
-    with shown(progress, _line) as told:
+    with shown(progress, _line, clock) as told:
         if told is not None:
             told("loading the model", 0, 0)
         source = bundled_source(rng=rng) if model is None else as_source(model, tokenizer=tokenizer, hub=hub)

@@ -464,15 +464,19 @@ class DecisionBoundary(Result):
         return cls(RegionSet._from_state(state["class_cells"]))
 
     def _summary(self) -> str:
+        if not self.complete:  # which cells touch takes longer than what was limited
+            n = self.class_cells.n_cells
+            found = f"{n:,} class cell{'' if n == 1 else 's'} in {self.d}-space"
+            return f"{found}, INCOMPLETE, {'exact' if self.exact else 'not certified'}"
         words = {1: ("point", "on the line"), 2: ("piece", "in the plane")}
         word, place = words.get(self.d, ("piece", f"in {self.d}-space"))
         size = ""
-        if self.complete and self.d in (2, 3):  # a part has no total, and should not cost more than it did
+        if self.d in (2, 3):
             size = f"{'length' if self.d == 2 else 'area'} {self.total_size:.6g}, "
         n, regions = len(self), self.n_decision_regions
         return (
             f"{n} {word}{'' if n == 1 else 's'} {place}, {size}{regions} decision region"
-            f"{'' if regions == 1 else 's'}, {'complete' if self.complete else 'INCOMPLETE'}, "
+            f"{'' if regions == 1 else 's'}, complete, "
             f"{'exact' if self.exact else 'not certified'}"
         )
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInputError
 from hardmax.fields import check_range, check_shapes
 from hardmax.geometry.domains import Box, Domain, Polytope
+from hardmax.limits import Clock
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.progress import Progress, shown
@@ -260,9 +261,7 @@ def estimate_cells(
     """
     network = as_network(network)
     _check(network, domain, n_samples, max_signatures, n_jobs)
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
-    begin = time.monotonic()
+    begin = Clock(time_limit).begin
     source, n_samples = UniformPoints(domain), int(n_samples)
     batch = max(1, min(_BATCH, _NUMBERS // network.d))
     generator = generator_of(rng)

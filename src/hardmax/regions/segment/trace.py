@@ -21,6 +21,7 @@ from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInpu
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.domains import Box
+from hardmax.limits import Clock
 from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
@@ -407,8 +408,7 @@ def _check_limits(arithmetic: str, max_pieces: int | None, time_limit: float | N
         )
     if max_pieces is not None and max_pieces < 1:
         raise InvalidInputError(f"max_pieces must be at least 1, but was {max_pieces}.")
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInputError(f"time_limit must be a positive number of seconds, but was {time_limit}.")
+    Clock(time_limit)  # refuses what is no limit
 
 
 def _way(start: ExactArray, end: ExactArray) -> AffineLayer:
