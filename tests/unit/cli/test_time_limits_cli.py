@@ -1,0 +1,72 @@
+"""``--time-limit`` of commands: one sentence where nothing is half known, else an answer that says so."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import hardmax as hm
+from hardmax.cli import main
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savetxt("keys.csv", rng.standard_normal((12, 3)), delimiter=",")
+    np.savetxt("inputs.csv", rng.standard_normal((2, 3)), delimiter=",")
+    head = hm.Attention(rng.standard_normal((1, 5, 3)), None, rng.standard_normal((1, 5, 3)))
+    hm.Network([head]).save("network.npz")
+
+
+def run(*args: object):
+    return CliRunner().invoke(main, [*map(str, args)])
+
+
+COMMANDS = {
+    "flow estimate": ("pairwise:2", "--n-tokens", 64, "--heads", "2,2", "--widths", 24),
+    "flow advise": ("pairwise:2", "--n-tokens", 64),
+    "stability": ("--network", "network.npz", "--inputs", "inputs.csv"),
+    "diagram": ("keys.csv", "--k", 3),
+    "minkowski": ("keys.csv", "keys.csv", "--k", 2),
+    "report": (),
+    "influence": (),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_limit_that_is_too_short_gets_one_sentence(command):
+    result = run(*command.split(), *COMMANDS[command], "--time-limit", 1e-9)
+    assert result.exit_code == 1, result.output
+    (line,) = result.stderr.splitlines()
+    assert "time_limit must be enough to " in line
+    assert "so far: " in line
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("diagram", "keys.csv"), "--k 2 or more"),
+        (("stability", "--network", "network.npz", "--box", 0, 1, "--temperature", 1), "--inputs"),
+    ],
+)
+def test_a_limit_where_work_is_bounded_is_refused(asked, words):
+    result = run(*asked, "--time-limit", 5)
+    assert result.exit_code == 2
+    assert "--time-limit belongs to" in result.stderr
+    assert words in result.stderr
+
+
+def test_a_boundary_cut_off_says_how_many_cells_there_are_and_lists_no_pieces():
+    asked = "boundary", "mlp:2,40,40,3,seed=0", "--box", -4, 4, "--max-cells", 300
+    told = json.loads(run(*asked, "--json").stdout)
+    assert (told["complete"], told["n_class_cells"]) == (False, 300)
+    assert "n_pieces" not in told
+    assert "300 class cells, INCOMPLETE" in run(*asked).stdout
+    few = json.loads(run(*asked[:-1], 100, "--json").stdout)
+    assert (few["complete"], few["n_class_cells"]) == (False, 100)
+    assert few["n_pieces"] == len(few["classes"])
