@@ -7,12 +7,14 @@ the right ones is another question, which :mod:`hardmax.regions.verify` answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DamagedFileError
+from hardmax.errors import CertificateError, DamagedFileError
 from hardmax.fields import check_finite, check_offsets, check_range, check_shapes
 from hardmax.geometry.domains import Domain
 from hardmax.networks.layers import Layer
@@ -205,3 +207,19 @@ def _exist(layer: Layer, group: Any, a: Any, b: Any) -> NDArray[np.bool_]:
     if layer.units:
         return np.asarray((group < layer.units) & (a == 0) & (b == 0))
     return layer.has_walls(group, a, b)
+
+
+@contextmanager
+def sound_cells() -> Iterator[None]:
+    """Say it in a sentence where cells contradict themselves, which only those of a file can do.
+
+    A file may hold numbers that all stand for something, and yet no polyhedra: vertices that lie on other
+    lines than it says, edges that do not meet. ``verify`` finds out; nothing else has to expect it.
+    """
+    try:
+        yield
+    except (ArithmeticError, LookupError) as error:
+        raise CertificateError(
+            f"the cells must be those of the network, but contradict themselves ({type(error).__name__}); "
+            "the list of cells is damaged."
+        ) from error

@@ -10,7 +10,6 @@ cells.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -21,7 +20,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import (
-    CertificateError,
     InvalidInputError,
     MissingExtraError,
     NotFiniteError,
@@ -32,7 +30,7 @@ from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import layers_of
 from hardmax.networks.network import Network
 from hardmax.networks.signatures import Signature, unpack_bits
-from hardmax.regions.cell_checks import check_cells
+from hardmax.regions.cell_checks import check_cells, sound_cells
 from hardmax.regions.cells import Cells, Contacts
 from hardmax.regions.geometries import Geometry
 from hardmax.regions.listing import domain_size
@@ -148,22 +146,6 @@ class Cell:
 
     def __repr__(self) -> str:
         return f"<Cell {self.index} of {self.regions.n_cells}: witness {self.witness.tolist()}>"
-
-
-@contextmanager
-def _sound_cells() -> Iterator[None]:
-    """Say it in a sentence where cells contradict themselves, which only those of a file can do.
-
-    A file may hold numbers that all stand for something, and yet no polyhedra: vertices that lie on other
-    lines than it says, edges that do not meet. ``verify`` finds out; nothing else has to expect it.
-    """
-    try:
-        yield
-    except (ArithmeticError, LookupError) as error:
-        raise CertificateError(
-            f"the cells must be those of the network, but contradict themselves ({type(error).__name__}); "
-            "the list of cells is damaged."
-        ) from error
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -343,13 +325,13 @@ class RegionSet(Result):
         return self.cells.margins
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def bounded(self) -> NDArray[np.bool_]:
         """Which cells are bounded."""
         return self._geometry.bounded
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def volumes(self) -> Any:
         """Volumes (areas in the plane, lengths on the line), infinite for unbounded cells.
 
@@ -358,13 +340,13 @@ class RegionSet(Result):
         return self._geometry.sizes[0]
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def coverage(self) -> float | None:
         """Total volume over the domain's; ``None`` where that has no meaning."""
         return self._geometry.coverage() if self.covered is None else self.covered
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def slivers(self) -> NDArray[np.int64]:
         """Bounded cells of volume V and surface S with d V / S below the tolerance.
 
@@ -382,12 +364,12 @@ class RegionSet(Result):
         """The number of slivers; they are listed and counted like all other cells."""
         return len(self.slivers)
 
-    @_sound_cells()
+    @sound_cells()
     def cell_vertices(self, i: int) -> Floats:
         """The finite vertices of cell ``i``: counterclockwise in the plane, the two ends on the line."""
         return _within_float64(self._geometry.cell_vertices(self._index(i)))
 
-    @_sound_cells()
+    @sound_cells()
     def exact_vertices(self, i: int) -> list[list[Fraction]]:
         """The finite vertices of cell ``i`` as fractions, in the order of :meth:`cell_vertices`.
 
@@ -401,12 +383,12 @@ class RegionSet(Result):
         return self._geometry.exact_vertices(self._index(i))
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def vertices(self) -> Floats:
         """All finite vertices of all cells, one row each; a shared one appears once per cell."""
         return _within_float64(self._geometry.vertices)
 
-    @_sound_cells()
+    @sound_cells()
     def polygons(self, box: Box | None = None) -> list[Floats]:
         """The cells of the plane as polygons, counterclockwise.
 
@@ -427,19 +409,19 @@ class RegionSet(Result):
             )
         return [geometry.polygon(i, box) for i in range(self.n_cells)]
 
-    @_sound_cells()
+    @sound_cells()
     def halfspaces(self, i: int) -> tuple[Floats, Floats]:
         """``(A, b)`` with :math:`A x \\le b` on cell ``i``, correctly rounded; no redundant rows."""
         rows = self.exact_halfspaces(i)
         a = np.array([[float(v) for v in row[: self.d]] for row in rows]).reshape(-1, self.d)
         return a, np.array([float(row[-1]) for row in rows])
 
-    @_sound_cells()
+    @sound_cells()
     def exact_halfspaces(self, i: int) -> list[list[Fraction]]:
         """Rows :math:`(a, b)`, :math:`a \\cdot x \\le b` on cell ``i``, rational, :math:`\\max |a_j| = 1`."""
         return scaled_rows(self._geometry.rows(self._index(i)), self.d)
 
-    @_sound_cells()
+    @sound_cells()
     def exact_witness(self, i: int) -> list[Fraction]:
         """A point strictly inside cell ``i``, as fractions."""
         return self._geometry.exact_witness(self._index(i))
@@ -502,7 +484,7 @@ class RegionSet(Result):
         return [row[: self.d] for row in table], [row[-1] for row in table]
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def _contacts(self) -> Contacts:
         return self._geometry.contacts()
 
@@ -520,7 +502,7 @@ class RegionSet(Result):
         return self._contacts.kinds
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def adjacency_length(self) -> Floats:
         """For each pair: the (d - 1)-dimensional size of the common part, in the plane its length.
 
@@ -530,7 +512,7 @@ class RegionSet(Result):
         return self._geometry.contact_sizes(self._contacts)
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def region_of_cell(self) -> NDArray[np.int64]:
         """The region of every cell; regions are numbered by their first cell."""
         from hardmax.regions.maps.merging import glue
@@ -543,7 +525,7 @@ class RegionSet(Result):
         return int(self.region_of_cell.max()) + 1 if self.n_cells else 0
 
     @cached_property
-    @_sound_cells()
+    @sound_cells()
     def classes(self) -> NDArray[np.bool_]:
         """Which classes a cell holds, (n_cells, n_classes): those that win on a part of it with interior.
 
@@ -634,7 +616,7 @@ class RegionSet(Result):
     def _numbers(self) -> dict[bytes, int]:
         return {row: i for i, row in enumerate(_rows(self.cells.routings, self.cells.bits))}
 
-    @_sound_cells()
+    @sound_cells()
     def verify(self, *, n_points: int = 10_000, rng: int | np.random.Generator = 0) -> Verification:
         """Check the result from the outside; see :mod:`hardmax.regions.verify`."""
         from hardmax.regions.verify import verify

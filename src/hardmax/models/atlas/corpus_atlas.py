@@ -18,12 +18,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.fields import check_range
 from hardmax.models.atlas.head_measures import QueryMeasures, Usage, key_usage, measure_queries
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import CapturedLayer, Source, TextReading, chosen
@@ -190,6 +191,15 @@ class CorpusAtlas(Result):
     """
 
     kind: ClassVar[str] = "CorpusAtlas"
+    _shapes: ClassVar[dict[str, str]] = {
+        "names": "texts",
+        "n_tokens": "texts",
+        "layer": "rows",
+        "head": "rows",
+        "statistics": "statistics",
+        "values": "texts rows statistics",
+        "sinks": "texts rows",
+    }
 
     model: str
     family: str
@@ -208,6 +218,12 @@ class CorpusAtlas(Result):
 
     def __post_init__(self) -> None:
         self._freeze()
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        made = super()._from_state(state)
+        check_range("sinks", made.sinks, -1, len(made.sink_words))
+        return made
 
     @property
     def n_texts(self) -> int:

@@ -18,12 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import DamagedFileError, InvalidInputError
+from hardmax.fields import check_range
 from hardmax.models.atlas.corpus_atlas import STATISTICS, CorpusAtlas, StatisticsRecorder, table_of_texts
 from hardmax.models.influence.routing_flow import RoutingRule, ranked_keys
 from hardmax.models.reading.loading import read
@@ -93,6 +94,16 @@ class CorpusReport(Result):
 
     kind: ClassVar[str] = "CorpusReport"
     _nested: ClassVar[dict[str, type]] = {"atlas": CorpusAtlas, "texts": ModelReport}
+    _shapes: ClassVar[dict[str, str]] = {
+        "n_queries": "n rows",
+        "n_keys": "n",
+        "keys_for_90": "n",
+        "goes": "n rows 5",
+        "openings": "n",
+        "full": "full",
+        "why": "full",
+        "texts": "full",
+    }
 
     atlas: CorpusAtlas
     n_queries: Integers
@@ -107,6 +118,14 @@ class CorpusReport(Result):
 
     def __post_init__(self) -> None:
         self._freeze()
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Self:
+        made = super()._from_state(state)
+        check_range("full", made.full, 0, len(made.openings))
+        if len(made.atlas.names) != len(made.openings):
+            raise DamagedFileError("its atlas must have as many texts as it has, but has not.")
+        return made
 
     @property
     def shares(self) -> Floats:

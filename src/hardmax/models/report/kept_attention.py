@@ -19,7 +19,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,19 @@ class KeptAttention:
     >>> recorder.kept().order.shape
     (4, 16, 15)
     """
+
+    _shapes: ClassVar[dict[str, str]] = {
+        "heads": "layers",
+        "order": "rows queries kept",
+        "roots": "rows queries kept",
+        "counts": "rules rows queries",
+        "columns": "rows columns",
+        "scores": "rows queries columns",
+        "low": "rows",
+        "step": "rows",
+        "goes": "rows 5",
+        "present": "layers queries keys",
+    }
 
     heads: tuple[int, ...]
     n_keys: int

@@ -29,7 +29,7 @@ from hardmax.networks.reading.sources import NetworkLike, as_network_or_transfor
 from hardmax.networks.signatures import Signature
 from hardmax.networks.transformer import Transformer
 from hardmax.progress import Progress, shown
-from hardmax.regions.cell_checks import check_cells
+from hardmax.regions.cell_checks import check_cells, sound_cells
 from hardmax.regions.cells import Cells
 from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.regions.listing import KeySetList, domain_size, until_listed
@@ -307,6 +307,7 @@ class SegmentTrace(Result):
         """The point of the input space at a share ``t`` of the way."""
         return np.asarray((1.0 - t) * self.start.floats + t * self.end.floats)
 
+    @sound_cells()
     def exact_breakpoint(self, i: int) -> Fraction:
         """Breakpoint ``i`` without rounding; for a big network this takes seconds."""
         if not -len(self.breakpoints) <= i < len(self.breakpoints):
