@@ -808,11 +808,19 @@ def run_corpus() -> int:
 
 
 def fuzz_on(record: dict[str, Any], options: argparse.Namespace) -> None:
-    """Try so many mutants of each kind as are not in the record yet."""
+    """Try again what failed, and so many mutants of each kind as are not in the record yet."""
     for kind in options.kind or KINDS:
         empty = {"numbers": [], "tried": 0, "outcomes": {}, "failures": {}, "commits": []}
         entry = record.setdefault(kind, empty)
         wanted, version = int(options.count * SHARE.get(kind, 1.0)), records.commit()
+        outcomes = Counter(entry["outcomes"])
+        for number, outcome, about in supervised(kind, list(map(int, entry["failures"]))):
+            before = entry["failures"].pop(str(number)).partition(":")[0]
+            outcomes += Counter({outcome: 1})
+            outcomes[before] -= 1
+            if outcome in FAILURES:
+                entry["failures"][str(number)] = f"{outcome}: {about}"
+        entry["outcomes"] = +outcomes
         while entry["tried"] < wanted:
             size = min(options.batch_size, wanted - entry["tried"])
             low, high = records.next_part(entry["numbers"], 0, size)
