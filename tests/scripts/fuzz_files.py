@@ -821,6 +821,7 @@ def fuzz_on(record: dict[str, Any], options: argparse.Namespace) -> None:
             if outcome in FAILURES:
                 entry["failures"][str(number)] = f"{outcome}: {about}"
         entry["outcomes"] = +outcomes
+        records.write(options.record, record)
         while entry["tried"] < wanted:
             size = min(options.batch_size, wanted - entry["tried"])
             low, high = records.next_part(entry["numbers"], 0, size)
