@@ -45,9 +45,9 @@ def run(text: str, *, progress: Any) -> Result:
             return "no result"
         case "half":
             progress(0.2)
-            time.sleep(0.6)
+            time.sleep(1.5)
             progress(0.5)
-            time.sleep(0.6)
+            time.sleep(1.5)
     return hm.bounds.head_budget(2 + job["n"], 4, heads=[1, 2])
 
 

@@ -87,7 +87,7 @@ def test_a_limit_on_time_is_kept_from_the_first_moment(d, verb, monkeypatch):
 
 def test_other_verbs_stop_too(monkeypatch):
     net, box = case(784)
-    monkeypatch.setattr("hardmax.regions.sampling.estimate.time", Clock())
+    monkeypatch.setattr("hardmax.limits.monotonic", Clock().monotonic)
     estimate = hm.estimate_cells(net, box, n_samples=20_000, time_limit=1.5)
     assert 0 < estimate.n_samples < 20_000
     assert not estimate.complete

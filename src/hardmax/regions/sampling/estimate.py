@@ -12,7 +12,6 @@ cells together (Good and Turing), and points that are held back turn that into a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -261,7 +260,7 @@ def estimate_cells(
     """
     network = as_network(network)
     _check(network, domain, n_samples, max_signatures, n_jobs)
-    begin = Clock(time_limit).begin
+    clock = Clock(time_limit)
     source, n_samples = UniformPoints(domain), int(n_samples)
     batch = max(1, min(_BATCH, _NUMBERS // network.d))
     generator = generator_of(rng)
@@ -282,7 +281,7 @@ def estimate_cells(
         points = source.draw(size, stream)
         if time_limit is None:
             return points, hasher.hashes(points)
-        hashes = _until(begin + time_limit, hasher, points)
+        hashes = _until(clock, hasher, points)
         return points[: len(hashes)], hashes
 
     with shown(progress, Progress.line) as report:
@@ -294,8 +293,8 @@ def estimate_cells(
             if first_points:
                 witnesses.append(points[tally.first_samples[known:] - start])
             if report is not None:
-                report(Progress(len(tally), tally.n_samples / n_samples, time.monotonic() - begin))
-            over = tally.full or (time_limit is not None and time.monotonic() - begin >= time_limit)
+                report(Progress(len(tally), tally.n_samples / n_samples, clock.seconds))
+            over = tally.full or clock.over
     return CellEstimate(
         counts=tally.counts,
         first_samples=tally.first_samples,
@@ -306,20 +305,19 @@ def estimate_cells(
     )
 
 
-def _until(end: float, hasher: Any, points: Floats) -> NDArray[np.uint64]:
+def _until(clock: Clock, hasher: Any, points: Floats) -> NDArray[np.uint64]:
     """The hashes of the first points, as many as there is time for, in pieces that grow while they are quick.
 
     The numbers of the others stay unknown; those that are known do not depend on where it stopped.
     """
     found, done, piece = [], 0, 64
     while done < len(points):
-        begin = time.monotonic()
+        begin = clock.seconds
         found.append(hasher.hashes(points[done : done + piece]))
         done += len(found[-1])
-        now = time.monotonic()
-        if now >= end:
+        if clock.over:
             break
-        if now - begin < 0.05:
+        if clock.seconds - begin < 0.05:
             piece *= 4
     return np.concatenate(found)
 
