@@ -31,12 +31,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import records
-
-import hardmax as hm
-
 TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS))
+
+import numpy as np  # noqa: E402
+import records  # noqa: E402
+
+import hardmax as hm  # noqa: E402
+
 RECORD = records.RESULTS / "processes.json"
 PATIENCE = 180.0
 MLP = "mlp:2,8,8,1,seed=0"
