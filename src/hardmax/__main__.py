@@ -3,13 +3,20 @@
 Importing takes a moment, and an interrupt may come in it: it ends like any later one.
 """
 
+import _thread
 import os
 import sys
+import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 
 def run() -> None:
     """Import the commands and leave with the exit code of the one that is asked for."""
+    sys.unraisablehook = _interrupt_again
     try:
         from hardmax.cli import main
 
@@ -18,6 +25,17 @@ def run() -> None:
         with suppress(OSError):
             os.write(2, b"hardmax: interrupted.\n")
         sys.exit(130)  # as in hardmax.cli
+
+
+def _interrupt_again(lost: "UnraisableHookArgs") -> None:
+    """Send an interrupt again that Python dropped, because it came inside a destructor or a callback."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    later = threading.Timer(0.01, _thread.interrupt_main)
+    later.daemon = True
+    with suppress(RuntimeError):  # the process is ending anyway
+        later.start()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ random moments of enumerations with a checkpoint, studies, corpora and saves, ea
 done; then everything must be there once, equal to what an undisturbed run gives.
 
 Trials have numbers, which decide everything that is random. ``docs/results/processes.json`` keeps the
-finished ones; the same command goes on from there. The exit code is 1 if something failed.
+finished ones; the same command goes on from there, and repeats those that failed. The exit code is 1 if something failed.
 """
 
 from __future__ import annotations
@@ -476,10 +476,10 @@ TRIALS: dict[str, tuple[Callable[[int], tuple[str, list[str], int]], int]] = {
 
 
 def try_on(record: dict[str, Any], options: argparse.Namespace) -> None:
-    """Trials that are not in the record yet, in order of their numbers."""
+    """Trials that failed, and those that are not in the record yet, in order of their numbers."""
     for kind in options.kinds or TRIALS:
         function, count = TRIALS[kind]
-        known = dict(record.get(kind, {}))
+        known = {number: entry for number, entry in record.get(kind, {}).items() if not entry["problems"]}
         tried, number = sum(entry["tries"] for entry in known.values()), 0
         while tried < (options.count or count):
             if str(number) not in known:

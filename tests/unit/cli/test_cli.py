@@ -526,3 +526,25 @@ run()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "hardmax: interrupted.\n")
+
+
+def test_an_interrupt_inside_a_destructor_is_not_lost():
+    program = """
+import time
+import hardmax.cli
+from hardmax.__main__ import run
+
+class Interrupted:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+def main(prog_name):
+    Interrupted()
+    for _ in range(1000):
+        time.sleep(0.01)
+
+hardmax.cli.main = main
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "hardmax: interrupted.\n")
