@@ -11,7 +11,8 @@ random moments of enumerations with a checkpoint, studies, corpora and saves, ea
 done; then everything must be there once, equal to what an undisturbed run gives.
 
 Trials have numbers, which decide everything that is random. ``docs/results/processes.json`` keeps the
-finished ones; the same command goes on from there, and repeats those that failed. The exit code is 1 if something failed.
+finished ones; the same command goes on from there, and repeats those that failed. The exit code is 1 if
+something failed.
 """
 
 from __future__ import annotations
