@@ -8,9 +8,9 @@ the functions named in ``CORE``, with a seed.
 
 All of them stand in one copy of the sources, which is compiled once; a number in the environment chooses the
 one in force. For each, tests that are part of `make test` run until one fails. They first run with no mutant
-in force, which must pass and gives a time to compare with. A mutant that takes twice as long, and a
-minute more, is stopped and counts as caught, by the limit: a proof that accepts too much can send an engine
-in circles.
+in force, which must pass and gives a time to compare with. A mutant that takes twice as much time of the
+processor, and a minute more, is stopped and counts as caught, by the limit: a proof that accepts too much
+can send an engine in circles.
 
     python tests/scripts/core_mutants.py --jobs 2              # all of them: hours, resumable
     python tests/scripts/core_mutants.py --only sign_kernels   # parts of names
@@ -28,11 +28,15 @@ import argparse
 import ast
 import copy
 import hashlib
+import math
 import os
 import random
 import re
+import resource
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +159,7 @@ CORE: dict[str, tuple[str, int, str]] = {
 
 
 LIMIT, CRASH = "the limit", "no test, a crash"
+WAITING = 20.0  # by the clock, as a multiple of the limit of processor time
 
 # Why nothing is wrong with a mutant that no test notices.
 HARMLESS: dict[str, str] = {}
@@ -449,24 +454,38 @@ class DoesNotCompile(Exception):
 
 
 def run(sources: Path, tests: str, number: int, limit: float | None) -> tuple[str, float]:
-    """The first test that fails with a mutant in force (0: none), "" if none does; after how many seconds."""
+    """The first test that fails with a mutant in force (0: none), "" if none does; the processor's seconds.
+
+    Limits are time of the processor, so that other work on the machine changes nothing; only a mutant that
+    waits for ever is stopped by the clock.
+    """
     environment = {**os.environ, "PYTHONPATH": str(sources), "HARDMAX_MUTANT": str(number)}
     environment.pop("NUMBA_CACHE_DIR", None)
     command = [sys.executable, "-m", "pytest", *TESTS[tests], "-q", "-x", "-m", "not slow"]
     command += ["-p", "no:cacheprovider"]
-    begin = time.monotonic()
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.communicate()
-        return LIMIT, time.monotonic() - begin
-    seconds = time.monotonic() - begin
-    if process.returncode == 0:
+
+    def limited() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 5))
+
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, preexec_fn=limited,
+            start_new_session=True,
+        )  # fmt: skip
+        end = math.inf if limit is None else time.monotonic() + WAITING * limit
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+            if time.monotonic() > end:
+                os.killpg(process.pid, signal.SIGKILL)
+            time.sleep(0.1)
+        _, status, used = ended
+        out.seek(0)
+        said = out.read()
+    process.returncode = code = os.waitstatus_to_exitcode(status)
+    seconds = used.ru_utime + used.ru_stime
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return LIMIT, seconds
+    if code == 0:
         return "", seconds
     if not number and (misfits := set(re.findall(r"if chosen\(\) == (\d+):", said))):
         raise DoesNotCompile(misfits)
