@@ -515,16 +515,17 @@ def table(record: dict[str, dict[str, str]]) -> str:
     return "\n".join([records.rows(head, *lines, ("all", *sums)), *(["", *said] if said else [])])
 
 
-def usual_times(sources: Path, groups: set[str]) -> dict[str, float]:
-    """How long tests take with no mutant in force; they must pass. Compiles what they use."""
-    usual = {}
-    for tests in sorted(groups):
+def measure_usual(sources: Path, groups: set[str], usual: dict[str, float]) -> None:
+    """How long tests take with no mutant in force; they must pass. Compiles what they use.
+
+    The groups that are measured already are left out; those whose mutants are compiled last come first.
+    """
+    for tests in sorted(groups - usual.keys(), reverse=True):
         for what in ("compiling", "usual"):
             failed, usual[tests] = run(sources, tests, 0, None)
             if failed:
                 raise SystemExit(f"{tests}: {failed} fails although no mutant is chosen.")
             print(f"{usual[tests]:5.0f} s  {what}: {tests}", flush=True)
-    return usual
 
 
 def try_all(mutants: list[Mutant], record: dict[str, Any], options: argparse.Namespace) -> None:
@@ -533,12 +534,13 @@ def try_all(mutants: list[Mutant], record: dict[str, Any], options: argparse.Nam
     if not options.only:
         for key in [key for key in record if key not in known]:
             del record[key]
-    numbered, usual = dict(enumerate(mutants, 1)), None
-    while usual is None:
+    numbered, usual = dict(enumerate(mutants, 1)), dict[str, float]()
+    left = numbered
+    while {mutant.tests for mutant in left.values()} - usual.keys():
         sources = weave_all(numbered, options.out)
         left = {number: mutant for number, mutant in numbered.items() if key_of(mutant) not in record}
         try:
-            usual = usual_times(sources, {mutant.tests for mutant in left.values()})
+            measure_usual(sources, {mutant.tests for mutant in left.values()}, usual)
         except DoesNotCompile as misfits:
             for number in map(int, misfits.args[0]):
                 print(f"does not compile: {numbered.pop(number).name}", flush=True)
