@@ -350,11 +350,11 @@ def _load(typing_context):
     return types.int64(), generate
 
 
-def chosen():
+def mutant_in_force():
     return MUTANT
 
 
-@overload(chosen)
+@overload(mutant_in_force)
 def _():
     return lambda: _load()
 """
@@ -398,7 +398,7 @@ def difference(old: list[ast.stmt], new: list[ast.stmt]) -> list[tuple[ast.stmt,
 
 
 def woven(text: str, mutants: dict[int, Mutant]) -> str:
-    """A source with all its mutants, each in force where ``chosen()`` is its number."""
+    """A source with all its mutants, each in force where ``mutant_in_force()`` is its number."""
     tree = ast.parse(text)
     instead: dict[int, list[tuple[int, list[ast.stmt]]]] = {}
     for number, mutant in mutants.items():
@@ -413,14 +413,14 @@ def woven(text: str, mutants: dict[int, Mutant]) -> str:
                 inner[:] = weave(inner)
             node = statement
             for number, other in instead.get(id(statement), []):
-                test = ast.parse(f"chosen() == {number}", mode="eval").body
+                test = ast.parse(f"mutant_in_force() == {number}", mode="eval").body
                 node = ast.If(test, other or [ast.Pass()], [node])
             result.append(node)
         return result
 
     tree.body = weave(tree.body)
     last = max(i for i, node in enumerate(tree.body) if isinstance(node, (ast.Import, ast.ImportFrom)))
-    tree.body[last + 1 : last + 1] = ast.parse("from hardmax.mutants import chosen").body
+    tree.body[last + 1 : last + 1] = ast.parse("from hardmax.mutants import mutant_in_force").body
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
@@ -451,6 +451,15 @@ def weave_all(numbered: dict[int, Mutant], out: Path) -> Path:
 
 class DoesNotCompile(Exception):
     """Mutants whose types do not fit: nobody could build a program with them."""
+
+
+def misfits_in(said: str) -> set[str]:
+    """The mutants at which numba points: in each excerpt that a caret ends, the last one that begins before it."""
+    excerpts = re.split(r"^E?\s*\^$", said, flags=re.MULTILINE)[:-1]
+    begun = (
+        re.findall(r"if mutant_in_force\(\) == (\d+):", each.rpartition('File "')[2]) for each in excerpts
+    )
+    return {numbers[-1] for numbers in begun if numbers}
 
 
 def run(sources: Path, tests: str, number: int, limit: float | None) -> tuple[str, float]:
@@ -487,7 +496,7 @@ def run(sources: Path, tests: str, number: int, limit: float | None) -> tuple[st
         return LIMIT, seconds
     if code == 0:
         return "", seconds
-    if not number and (misfits := set(re.findall(r"if chosen\(\) == (\d+):", said))):
+    if not number and (misfits := misfits_in(said)):
         raise DoesNotCompile(misfits)
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0].partition(" - ")[0].partition(" ")[2] if failed else CRASH, seconds
