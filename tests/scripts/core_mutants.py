@@ -454,7 +454,7 @@ class DoesNotCompile(Exception):
 
 
 def misfits_in(said: str) -> set[str]:
-    """The mutants at which numba points: in each excerpt that a caret ends, the last one that begins before it."""
+    """The mutants at which numba points: in each excerpt that a caret ends, the last one begun there."""
     excerpts = re.split(r"^E?\s*\^$", said, flags=re.MULTILINE)[:-1]
     begun = (
         re.findall(r"if mutant_in_force\(\) == (\d+):", each.rpartition('File "')[2]) for each in excerpts
