@@ -970,10 +970,8 @@ def value_on_a_wall(data):
                          [(rows[0][0] + rows[1][0]) / 2 for rows in heads])  # fmt: skip
     _, b_in, w_out, b_out = units_of(relu)
     shaped(relu["w_in"], len(b_in), len(heads))
-    require(
-        1 <= len(b_in) <= 8 and len(w_out) == len(b_out) == 1 and relu["skip"] is False,
-        "units that do not fit",
-    )
+    fits = 1 <= len(b_in) <= 8 and len(w_out) == len(b_out) == 1
+    require(fits and relu["block"] == "FeedForward" and relu["skip"] is False, "units that do not fit")
     values = [relu_value(relu, y)[0] for y in (left, right, tied)]
     require(values[0] == values[1] != values[2], "the wall must be the only place with another value")
     return {"beside": text(values[0]), "on the wall": text(values[2])}

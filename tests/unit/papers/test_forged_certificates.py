@@ -380,6 +380,7 @@ FORGERIES = {
         **data("tropical.rem_v6", "families", 0, "points", lambda points: points[1:])(r),
         "expected": {"cells": [23, 4]},
     },
+    "a layer of another kind": data("tropical.def_iii1", "layer", "block", "Attention"),
     "values that agree": instance(
         "tropical.uniform_limit", {"distance": 0}, weights=[1, "1/2"], values=[1, 1]
     ),
