@@ -17,8 +17,9 @@ import json
 import random
 import sys
 from collections import Counter
+from contextlib import suppress
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from math import comb, prod
 from typing import Any
 
@@ -75,8 +76,8 @@ def changed_leaf(leaf: Any, rng: random.Random) -> Any:
 
 
 def mutated(record: dict[str, Any], others: list[dict[str, Any]], rng: random.Random) -> dict[str, Any]:
-    """The record with one change."""
-    record = copy.deepcopy(record)
+    """The record with one change, half of the time with the value that the rule computes of it."""
+    given, record = record["data"], copy.deepcopy(record)
     kind = rng.randrange(12)
     if kind == 0:  # another label, with the statement that belongs to it
         other = rng.choice(others)
@@ -120,6 +121,9 @@ def mutated(record: dict[str, Any], others: list[dict[str, Any]], rng: random.Ra
                 old["more"] = 1
         else:
             holder[last] = changed_leaf(old, rng)
+    if record["data"] != given and rng.random() < 0.5:  # so that nothing but the data is wrong
+        with suppress(replay.Rejected):
+            record["expected"] = json.loads(json.dumps(replay.value_of(record["claim"], record["data"])))
     return record
 
 
@@ -262,11 +266,26 @@ def log_lift(record: dict[str, Any], data: Any) -> bool:
     head = log_lifted_head(data["keys"], data["log_values"])
     values = [head.exact_value(point)[0] for point in data["points"]]
     routed = [winners(data["keys"], point) for point in data["points"]]
-    if record["claim"].endswith("rem_iii12"):
-        return len(set(data["log_values"])) == 1 and routed[0] != routed[1]
     (a,), (b,), (c,) = data["points"]
     bent = (values[1] - values[0]) * (c - b) != (values[2] - values[1]) * (b - a)
     return a < b < c and bent and routed[0] == routed[1] == routed[2] and len(routed[0]) == 1
+
+
+def refinement(record: dict[str, Any], data: Any) -> bool:
+    """Slopes of the lifted head between all crossings of two scores."""
+    from hardmax.tropical.layers import log_lifted_head
+
+    keys, counts = [[key] for key in data["keys"]], []
+    for name in ("equal", "apart"):
+        head = log_lifted_head(keys, data[name])
+        envelopes = [list(zip(data["keys"], shifts, strict=True)) for shifts in (data[name], [0] * len(keys))]
+        pairs = [pair for lines in envelopes for pair in combinations(lines, 2)]
+        ends = sorted({(d - b) / (a - c) for (a, b), (c, d) in pairs})
+        inside = [ends[0] - 1, *((s + t) / 2 for s, t in pairwise(ends)), ends[-1] + 1]
+        slopes = [head.affine_at([t])[0].item() for t in inside]
+        counts.append([head.common_refinement().n_cells, 1 + sum(a != b for a, b in pairwise(slopes))])
+    fine, same = counts[0][0] > counts[0][1], counts[1][0] == counts[1][1]
+    return fine and same and counts == [record["expected"][name] for name in ("equal", "apart")]
 
 
 def recession(record: dict[str, Any], data: Any) -> bool:
@@ -416,7 +435,8 @@ def shared_layer(record: dict[str, Any], data: Any) -> bool:
     ideal = hm.networks.sawtooth_network(d, n, w, depth)
     pieces = (2 * w * n) ** depth
     line_ = (3 * np.arange(pieces) + 1) / (3 * pieces)
-    for point in np.stack(np.meshgrid(*[line_] * d), axis=-1).reshape(-1, d):
+    middles = np.stack(np.meshgrid(*[line_] * d), axis=-1).reshape(-1, d)
+    for point in [*middles, *np.random.default_rng(0).uniform(size=(200, d))]:
         tokens = weights["tokens"].copy()
         tokens[-1, :d] = low + side * point
         for _ in range(depth):
@@ -643,6 +663,7 @@ ORACLES: dict[str, Any] = {
     "relu_layer": relu_layer,
     "routing": routing,
     "log_lift": log_lift,
+    "refinement_line": refinement,
     "recession": recession,
     "normalised_keys": normalised,
     "self_attention": self_attention,

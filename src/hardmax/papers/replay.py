@@ -565,7 +565,10 @@ def determinant(rows, prime):
 
 
 def shared_layer(heads, w_in, w_out, tokens):
-    """FFN(x + MHSA(x)) for all tokens, and what the last one met; ties of other tokens are averaged."""
+    """FFN(x + MHSA(x)) for all tokens, and what each met: the keys of every head that win, and the units.
+
+    Ties are averaged, and refused for the last token. Tokens that meet the same do so on a convex set.
+    """
     after, met = [], []
     for t, token in enumerate(tokens):
         y, choice = list(token), []
@@ -574,13 +577,13 @@ def shared_layer(heads, w_in, w_out, tokens):
             scores = [dot([dot(row, other) for row in w_k], query) for other in tokens]
             tied = [j for j, score in enumerate(scores) if score == max(scores)]
             require(t < len(tokens) - 1 or len(tied) == 1, "the point lies on a wall")
-            choice.append(tied[0])
+            choice.append(tied)
             for j in tied:
                 read = [dot(row, [dot(v, tokens[j]) for v in w_v]) for row in w_o]
                 y = [a + b / len(tied) for a, b in zip(y, read, strict=True)]
         before = [dot(row, y) for row in w_in]
         after.append([dot(row, [max(b, Fraction(0)) for b in before]) for row in w_out])
-        met = [choice, [int(b > 0) for b in before]]
+        met.append([choice, [int(b > 0) for b in before]])
     return after, met
 
 
@@ -967,10 +970,8 @@ def value_on_a_wall(data):
                          [(rows[0][0] + rows[1][0]) / 2 for rows in heads])  # fmt: skip
     _, b_in, w_out, b_out = units_of(relu)
     shaped(relu["w_in"], len(b_in), len(heads))
-    require(
-        1 <= len(b_in) <= 8 and len(w_out) == len(b_out) == 1 and relu["skip"] is False,
-        "units that do not fit",
-    )
+    fits = 1 <= len(b_in) <= 8 and len(w_out) == len(b_out) == 1
+    require(fits and relu["block"] == "FeedForward" and relu["skip"] is False, "units that do not fit")
     values = [relu_value(relu, y)[0] for y in (left, right, tied)]
     require(values[0] == values[1] != values[2], "the wall must be the only place with another value")
     return {"beside": text(values[0]), "on the wall": text(values[2])}
@@ -988,6 +989,7 @@ def sign_vectors(data):
         values = [dot(plane, [*vector(point), 1]) for plane in planes]
         require(all(values), "a point lies on a hyperplane")
         seen.add(tuple(value > 0 for value in values))
+    require(len(planes) > d, "so few hyperplanes have all sign vectors, whatever the formula")
     most = arrangement(len(planes), d)
     require(len(seen) == most, "a cell is missing")
     return {"cells": len(seen), "maximum": most}
@@ -1041,15 +1043,36 @@ def a_wall_of_the_values(data):
     return {"values": [text(value) for value in lifted], "winners": winners}
 
 
-@rule("tropical.rem_iii12", "log_lift", FAILS)
-def a_refinement_that_is_too_fine(data):
-    """Equal log-values: the lifted head is constant, one region, and two queries go to different keys."""
-    keys, log_values, points = fields(data, "keys log_values points")
-    rows, values = shaped(keys, len(items(keys, 2, 8)), 1), vector(log_values)
-    require(len(values) == len(rows) and len(set(values)) == 1, "equal log-values are needed")
-    lifted, winners = log_lifted(rows, values, shaped(points, 2, 1))
-    require(winners[0] != winners[1] and len(winners[0]) == len(winners[1]) == 1, "one routing cell")
-    return {"values": [text(value) for value in lifted], "winners": winners}
+@rule("tropical.rem_iii12", "refinement_line", UNSTATED)
+def cells_of_the_refinement(data):
+    """Different keys on the line, one channel. With equal log-values the refinement has more cells than the
+    lifted head has linear regions; with log-values that are all different it has as many."""
+    keys, equal, apart = (vector(items(values, 2, 12)) for values in fields(data, "keys equal apart"))
+    require(len(set(keys)) == len(keys), "two keys are equal")
+    require(len(keys) == len(equal) == len(apart), "one log-value per key is needed")
+    require(len(set(equal)) == 1 and len(set(apart)) == len(apart), "log-values that do not fit")
+    (fine, coarse), counts = lifted_line(keys, equal), lifted_line(keys, apart)
+    require(fine > coarse, "as many regions as cells")
+    require(counts[0] == counts[1] > 2, "another number of regions")
+    return {"equal": [fine, coarse], "apart": list(counts)}
+
+
+def lifted_line(keys, values):
+    """Cells of the refinement of numerator and denominator of a lifted head on the line, and its regions."""
+    envelopes = [list(zip(keys, shifts, strict=True)) for shifts in (values, [Fraction(0)] * len(keys))]
+    ends = set()
+    for lines in envelopes:
+        for (a, b), (c, d) in combinations(lines, 2):
+            t = (d - b) / (a - c)
+            if a * t + b == max(p * t + q for p, q in lines):
+                ends.add(t)
+    walls = sorted(ends)
+    inside = [walls[0] - 1, *((s + t) / 2 for s, t in pairwise(walls)), walls[-1] + 1]
+    slopes = []
+    for t in inside:
+        above, below = (max(lines, key=lambda line: line[0] * t + line[1])[0] for lines in envelopes)
+        slopes.append(above - below)
+    return len(inside), 1 + sum(a != b for a, b in pairwise(slopes))
 
 
 @rule("tropical.ffn_is_trop_poly", "relu_layer", FAILS)
@@ -1146,7 +1169,7 @@ def light_keys(data):
     return {"winning": winning}
 
 
-@rule("tropical.cells_bounded", "recession", FAILS)
+@rule("tropical.cells_bounded", "recession", MISPRINT)
 def an_unbounded_cell(data):
     """A ray in a cell of linear scores: the key that wins at a point, alone, wins along a direction."""
     scores, point, direction = fields(data, "scores point direction")
@@ -1274,8 +1297,8 @@ def a_power(data):
 
 @rule("tropical.rem_v6", "heads", PROVED)
 def orders_and_routings(data):
-    """Four keys in space: the heads of their pairs have more cells (orders of scores) than the one head of
-    all keys, which has at most N."""
+    """Four keys in space: the heads of their pairs have a cell for each of the 24 orders of scores, the one
+    head of all keys has four."""
     pairs, single = items(fields(data, "families")[0], 2, 2)
     heads, points = family(single, (4, 3))
     two, places = family(pairs, (2, 3))
@@ -1283,7 +1306,7 @@ def orders_and_routings(data):
     expected = [[heads[0][i], heads[0][j]] for i, j in combinations(range(4), 2)]
     require(two == expected, "the pairs of the same keys are needed")
     found = [len(winning_tuples(two, places)), len(winning_tuples(heads, points))]
-    require(found[1] <= 4 < found[0], "as many orders as routings")
+    require(found == [24, 4], "an order or a cell is missing")
     return {"cells": found}
 
 
@@ -1448,9 +1471,10 @@ def second_skip(data):
 @rule("tropical.v7_genuine_d_plus_3", "shared_layer", PROVED)
 def genuine_transformer(data):
     """A transformer of width d + 3 without biases, d heads of width 2 and 2wd + 3 units, whose N + 1 tokens
-    all pass through one layer: at a point per piece of the unit cube its last token ends where the network of
-    Theorem V.7 ends, and it meets as many different keys and units as that network has cells. The last three
-    coordinates of all tokens, from which keys and values are made, stay as they are: so do all layers."""
+    all pass through one layer: on a simplex in every piece of the unit cube its last token ends where the
+    network of Theorem V.7 ends, whose maps differ, and it meets as many different keys and units as that
+    network has cells. The last three coordinates of all tokens, from which keys and values are made, stay as
+    they are: so do all layers."""
     return followed_token(data, 1, 3, lambda v, n: v, lambda u, n: u, lambda d, w: 2 * w * d + 3)
 
 
@@ -1464,7 +1488,11 @@ def narrow_transformer(data):
 
 
 def followed_token(data, more_tokens, more_width, into, back, units):
-    """The last token of a sequence, through layers that all tokens pass, at a point of every piece."""
+    """The last token of a sequence, through layers that all tokens pass, on a simplex in every piece.
+
+    At the d + 1 corners all tokens meet the same keys and units, layer by layer. So they do in between, the
+    map is affine there, and its values at the corners make it the map of the network of Theorem V.7.
+    """
     size, tokens, *weights = fields(data, "size tokens w_q w_k w_v w_o w_in w_out")
     d, n, w, depth = network_size(size)
     ideal, pieces, width = sawtooth(d, n, w, depth), (2 * w * n) ** depth, d + more_width
@@ -1473,19 +1501,25 @@ def followed_token(data, more_tokens, more_width, into, back, units):
     heads = list(zip(*([shaped(rows, *shape) for rows in items(each, d, d)]
                        for each, shape in zip(weights[:4], shapes, strict=True)), strict=True))  # fmt: skip
     w_in, w_out = shaped(weights[4], units(d, w), width), shaped(weights[5], width, units(d, w))
-    signatures = set()
-    for point in middles(d, pieces):
-        row, signature = [*context[:-1], [*(into(v, n) for v in point), *context[-1][d:]]], []
-        for _ in range(depth):
-            row, seen = shared_layer(heads, w_in, w_out, row)
-            signature.append(seen)
-            free = 0 if more_width == 1 else d  # what the other tokens may change
-            stay = all(a[free:] == b[free:] for a, b in zip(row[:-1], context[:-1], strict=True))
-            require(stay and row[-1][d:] == context[-1][d:], "what layers share does not stay as it is")
-        signatures.add(json.dumps(signature))
-        ends = [back(u, n) for u in row[-1][:d]]
-        require(ends == passed(ideal, list(point))[3], "another value than the network's")
-    require(len(signatures) == pieces**d, "fewer signatures than cells")
+    free = 0 if more_width == 1 else d  # what the other tokens may change
+    signatures, maps, step = set(), set(), Fraction(1, 12 * pieces)
+    for corner in middles(d, pieces):
+        met = set()
+        for point in (corner, *([c + step * (i == j) for j, c in enumerate(corner)] for i in range(d))):
+            row, seen = [*context[:-1], [*(into(v, n) for v in point), *context[-1][d:]]], []
+            for _ in range(depth):
+                row, layer = shared_layer(heads, w_in, w_out, row)
+                seen.append(layer)
+                stay = all(a[free:] == b[free:] for a, b in zip(row[:-1], context[:-1], strict=True))
+                require(stay and row[-1][d:] == context[-1][d:], "what layers share does not stay as it is")
+            met.add(json.dumps(seen))
+            _, linear, offset, value = passed(ideal, list(point))
+            ends = [back(u, n) for u in row[-1][:d]]
+            require(ends == value, "another value than the network's")
+        require(len(met) == 1, "a fold or a wall inside a piece")
+        signatures.add(json.dumps([layer[-1] for layer in seen]))
+        maps.add(json.dumps([[text(a) for a in line] for line in [*linear, offset]]))
+    require(len(signatures) == len(maps) == pieces**d, "fewer signatures or maps than cells")
     return {"signatures": len(signatures), "width": width}
 
 
@@ -1515,29 +1549,36 @@ def growth_of_regions(data):
     return {"regions": found, "at_most": most, "claimed": claimed}
 
 
-@rule("tropical.v9_gap", "gap", FAILS)
+@rule("tropical.v9_gap", "gap", UNSTATED)
 def gap_of_the_constants(data):
-    """Upper over lower bound at H = d, affine scores, as N grows: R(d_ff, d) / (2w)^d per layer, at one d; it
-    grows with the depth beyond every number that depends on d alone."""
+    """Upper over lower bound at H = d, affine scores: R(d_ff, d) / (2w)^d per layer, whatever N is; at one d
+    it grows with the depth beyond every number that depends on d alone."""
     d, d_ff, depths = fields(data, "d d_ff depths")
     whole(d, 1, 6), whole(d_ff, 2 * d, 64)
     ratio = Fraction(arrangement(d_ff, d), (2 * (d_ff // (2 * d))) ** d)
     gaps = [ratio ** whole(depth, 1, 60) for depth in items(depths, 3, 6)]
     grows = ratio > 1 and all(b > 2 * a for a, b in pairwise(gaps))
     require(grows, "the gap does not grow with the depth")
+    for n in (2, 16, 1024):
+        most, reached = (
+            vertex_maximum(n, d, d, False) * arrangement(d_ff, d),
+            (2 * (d_ff // (2 * d)) * n) ** d,
+        )
+        require(most == ratio * reached, "the gap depends on N")
     return {"per layer": text(ratio), "gaps": [int(gap) for gap in gaps]}
 
 
 @rule("tropical.fig1", "sawtooth_points", VACUOUS)
 def three_numbers(data):
-    """The regions that the network of Theorem V.7 shows for d = 2, N = 4, w = 1 at depth 1; whatever three
-    counts a figure shows, each is a constant times N^(dL), so that Theta(N^(dL)) excludes none."""
+    """The regions that the network of Theorem V.7 shows for d = 2, N = 4, w = 1 at depth 1, and their powers
+    for depth 2 and 3; whatever three counts a figure shows, each is a constant times N^(dL), so that
+    Theta(N^(dL)) excludes none."""
     size, counts = fields(data, "size counts")
     d, n, w, depth = network_size(size)
     _, maps = sawtooth_at_points(d, n, w, depth)
     require((d, n, depth) == (2, 4, 1) and maps == (2 * w * n) ** d, "another figure")
     shares = [Fraction(whole(c, 1, 10**12), n ** (d * (k + 1))) for k, c in enumerate(items(counts, 3, 3))]
-    require(counts[0] == maps, "another first count")
+    require(counts == [maps, maps**2, maps**3], "other counts than those of the theorem")
     return {"regions": maps, "constants": [text(share) for share in shares]}
 
 
@@ -1717,10 +1758,11 @@ def hard_for_one_layer(data):
     """One attention layer of H heads of dimension n on [-1, 1]^3, and two sequences whose targets differ by
     4 epsilon: how wide a block behind it must at least be to be right up to epsilon at both.
 
-    The weights of head i are exp(beta q_i.x), its values V_i x, all entries at most 1. A block of p tanh
-    units with weights at most 1 behind an output matrix with entries at most 1 has a Lipschitz constant of
-    at most p (nH)^(3/2) in the 2-norm; it must move by 2 epsilon, while its input moves by what intervals
-    bound."""
+    The weights of head i are exp(beta q_i.x), its values V_i x, all entries at most 1, and none of these rows
+    below 1/4 everywhere: a layer that reads next to nothing shows nothing. The exponent of the theorem must
+    be positive. A block of p tanh units with weights at most 1 behind an output matrix with entries at most 1
+    has a Lipschitz constant of at most p (nH)^(3/2) in the 2-norm; it must move by 2 epsilon, while its input
+    moves by what intervals bound."""
     scores, values, beta, epsilon, first, second = fields(data, "scores values beta epsilon first second")
     queries = matrix(items(scores, 1, 3))
     maps = [matrix(rows) for rows in items(values, len(queries), len(queries))]
@@ -1729,6 +1771,8 @@ def hard_for_one_layer(data):
     small = all(abs(x) <= 1 for rows in (queries, *maps) for row in rows for x in row)
     fits = all(len(row) == 3 for rows in (queries, *maps) for row in rows)
     require(small and fits and len({len(rows) for rows in maps}) == 1, "weights that do not fit")
+    reads_much = all(max(map(abs, row)) >= Fraction(1, 4) for rows in (queries, *maps) for row in rows)
+    require(maps[0] and reads_much, "a head that reads next to nothing")
     targets, reads = [], []
     for given in (first, second):
         tokens = shaped(given, len(items(given, 4, 16)), 3)
@@ -1744,10 +1788,12 @@ def hard_for_one_layer(data):
                 outputs.append((low / total[1], high / total[0]))
         reads.append(outputs)
     require(len(first) == len(second), "sequences of different lengths")
+    heads, n = len(queries), len(maps[0])
+    require(len(first) >= heads * (n + 2) + 3, "the theorem says nothing about sequences so short")
     gap = abs(targets[0] - targets[1])
-    require(gap > Fraction(39, 10) * eps, "the targets are too close")
+    require(39 * eps < 10 * gap < 42 * eps, "the targets are not 4 epsilon apart")
     apart = sum(max(abs(a[1] - c[0]), abs(c[1] - a[0])) ** 2 for a, c in zip(*reads, strict=True))
-    size = len(maps[0]) * len(queries)
+    size = n * heads
     # width^2 >= (gap - 2 epsilon)^2 / (size^3 apart)
     width = isqrt(int((gap - 2 * eps) ** 2 / (size**3 * apart)))
     require(width >= 1000, "the pair asks for no wide block")
@@ -1835,7 +1881,7 @@ def matrix_product(data):
 def few_units(data):
     """p tanh units with weights at most 1 change by at most 2 p tanh(1/3) between c = -1/3 and c = 1/3, where
     2 + 18 c changes by 12; so they are off by at least 6 - p tanh(1/3), here more than 1/5."""
-    p = whole(fields(data, "units")[0], 1, 18)
+    p = whole(fields(data, "units")[0], 18, 18)
     require(tanh_sum_sign(Fraction(29, 5), [(Fraction(-p), Fraction(1, 3))]) == 1, "the error may be small")
     return {"error_above": "1/5"}
 
@@ -1856,13 +1902,15 @@ def three_exponents(data):
 @rule("infoflow.t2.pair", "retrieval_pair", PROVED)
 def retrieval_pair(data):
     """Seven tokens, k = 2, epsilon = 1/512: two sequences under attention with polynomial weights w(x) =
-    exp(rho(x)), which do not decrease, and one polynomial value f(x) in [0, 1]. Their second largest tokens
-    are 4 epsilon apart (up to 1e-12), what attention reads less than 1e-6."""
+    exp(rho(x)), which do not decrease and at least double, and one polynomial value f(x) in [0, 1] that
+    changes by at least 1/4. Their second largest tokens are 4 epsilon apart (up to 1e-12), what attention
+    reads less than 1e-6."""
     weight, value, first, second = fields(data, "weight value first second")
     w, f = vector(items(weight, 1, 5)), vector(items(value, 1, 5))
     require(min(w) >= 0 and w[0] > 0, "weights must be positive and not decrease")
     high, low = f[0] + sum(max(c, 0) for c in f[1:]), f[0] + sum(min(c, 0) for c in f[1:])
     require(low >= 0 and high <= 1, "values must lie in [0, 1]")
+    require(sum(w) >= 2 * w[0] and 4 * abs(sum(f[1:])) >= 1, "attention that reads next to nothing")
 
     def at(coefficients, x):
         return sum((c * x**i for i, c in enumerate(coefficients)), Fraction(0))
@@ -2053,7 +2101,7 @@ def global_head(data):
 def one_token_for_two_maxima(data):
     """max x_1 + max x_2 on [0, 1]^2: one token is larger than all others in both coordinates, strictly, so on
     an open set the active set has one element."""
-    tokens = matrix(items(fields(data, "tokens")[0], 2, 12))
+    tokens = matrix(items(fields(data, "tokens")[0], 3, 12))
     inside = all(len(token) == 2 and all(0 < c < 1 for c in token) for token in tokens)
     require(inside, "tokens inside the unit square are needed")
     winners = [only_best([token[i] for token in tokens]) for i in range(2)]
@@ -2063,11 +2111,11 @@ def one_token_for_two_maxima(data):
 
 @rule("infoflow.cmp.zero", "single_leaves", PROVED)
 def single_leaves(data):
-    """D0 single leaves of at most beta1 positions that hold all T positions: no comparison."""
+    """D0 single leaves of at most beta1 positions that hold all T = D0 beta1 positions: no comparison."""
     tokens, max_active, dimension, leaves = fields(data, "tokens max_active dimension leaves")
-    whole(tokens, 1, 64), whole(max_active, 1, 16), whole(dimension, 1, 8)
+    whole(tokens, 4, 64), whole(max_active, 2, 16), whole(dimension, 2, 4)
     trees = [{"term": 0, "leaves": [leaf]} for leaf in items(leaves, 1, max_active)]
-    require(tokens <= max_active * dimension, "T is too large")
+    require(tokens == max_active * dimension, "T must be the largest number possible")
     comparisons, longest = covering_trees(trees, tokens, 1, 1)
     require(longest <= dimension and comparisons == 0, "a leaf that is too long")
     return {"comparisons": comparisons}
@@ -2103,7 +2151,7 @@ def trees_of_triples(data):
 @rule("infoflow.cmp.tri.upper", "covering_trees", PROVED)
 def tree_of_all_triples(data):
     """One tree with T^3 leaves, the ordered triples with repetition: it works, with T^3 - 1 comparisons."""
-    T = whole(fields(data, "tokens")[0], 2, 8)
+    T = whole(fields(data, "tokens")[0], 3, 8)
     leaves = [list(triple) for triple in product(range(T), repeat=3)]
     comparisons, longest = covering_trees([{"term": 0, "leaves": leaves}], T, 1, 3)
     require(comparisons == T**3 - 1 and longest == 3, "another number of comparisons")
@@ -2116,7 +2164,7 @@ def triples_of_one_token(data):
     alone, so that without a shift D0 is 1 there."""
     active = []
     for given in several(fields(data, "inputs")[0], 2, 8):
-        tokens = shaped(given, len(items(given, 3, 8)), 1)
+        tokens = shaped(given, len(several(given, 3, 8)), 1)
         require(all(0 <= token[0] <= 1 for token in tokens), "a token outside [0, 1]")
         found = active_set([{"sign": -1, "arity": 3, "form": ["norm"]}], tokens)
         require(len(found) == 1, "several tokens are active")
@@ -2428,7 +2476,7 @@ def lines_in_general_position(data):
     """Lines, no two parallel and no three through one point: the binomial numbers of regions."""
     lines, meeting = plane_lines(fields(data, "lines")[0])
     n = len(lines)
-    require(len(meeting) == comb(n, 2), "the lines are not in general position")
+    require(n >= 4 and len(meeting) == comb(n, 2), "four lines or more in general position are needed")
     total = 1 + n + sum(m - 1 for m in meeting.values())
     bounded = 1 - n + sum(m - 1 for m in meeting.values())
     require(total == whitney_sum(lines, -1) == 1 + n + comb(n, 2), "not as many regions")
@@ -2520,7 +2568,7 @@ STATEMENTS: dict[str, str] = {
     "tropical.newton_characterises": "642679c05e88b4f141069ba177e96b791645510375712069e58f6edaa4ddf74a",
     "tropical.def_iii7": "95278eb9f105fb52b02ac45dd11df48bcceaeec0f76a483d0ca4f3f1c27f6da1",
     "tropical.loglift_same_walls": "4686d1e77e684c98ffca6ba3393cb5124a78886d7b94a06e3418f5c5195d526f",
-    "tropical.rem_iii12": "e81b474e50195038b287b040c3dde3edf271bd5b29b868c88d3f86ded73d5661",
+    "tropical.rem_iii12": "fef039eb9358159080efe04e0e32b975f2f73a9662f0f06a0bbdd4df84345559",
     "tropical.ffn_is_trop_poly": "405395b3c34e6854c7d942954164c9744e73e7ea91128efd4bb609c2a907bb96",
     "tropical.cpwl_closure": "031a7ca5c6fb3e6a7c60cfe95b3dd2540e96cd197ed29321980514a938f39768",
     "tropical.ex_iii3_49": "e3bb2c03fed114ff6e91ee6ab14426f63fdb640d21686f5653a1b5c65ccc02d1",
@@ -2554,7 +2602,7 @@ STATEMENTS: dict[str, str] = {
     "tropical.v7_genuine_d_plus_1": "8f62ab580bb29badc2506577b8ecc82090f0c2b045b9c9d6e4f36950a88049b5",
     "tropical.rem_v8": "5281199f73e33058a08b7ddb63fe72b3bd8902cb795bfee5db6fc05eb2019f60",
     "tropical.theta_exponent": "6fdad4f3697eee89d5dee73408130ff2fed80f4288610a56d3ebdfe745c31df4",
-    "tropical.v9_gap": "ffd884dffc8bfc6ca8c514c7df23bca662bfab05408c17dba092d0d07e631214",
+    "tropical.v9_gap": "ffa40d4044de7b4060980853c401c25f20c8056c2aa4f0dfa9e9b3a00dffa723",
     "tropical.fig1": "60fa666f28949b731f6ed0b0c066d764661e11948d2e318adbf6f3e74e3b9e21",
     "tropical.cov_lemma": "cb934e13e13b1929ba2a624ddc8aa5ce23830567178f593a7519cc1fcd1ba855",
     "tropical.lse_hess_paper": "960e5d5080e1ec1cfc652170a375a4a0ecaaf5adc722c09f658a0da2674551bf",

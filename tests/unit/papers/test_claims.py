@@ -505,6 +505,19 @@ def test_the_page_of_claims_is_fresh():
     assert not write.claims_are_fresh(page.replace("**fails**", "**open**", 1))
 
 
+def test_the_four_pages_count_the_verdicts_of_the_two_papers():
+    pair = ("tropical", "infoflow")
+    theirs = [each.expected for each in all_claims() if each.paper in pair and not each.own]
+    proved, unstated, fails, slips = (
+        theirs.count(each) for each in (Verdict.PROVED, Verdict.UNSTATED, Verdict.FAILS, Verdict.MISPRINT)
+    )
+    sentence = (
+        f"Of the {len(theirs)} statements of the two papers {proved} are proved, {unstated} hold under a "
+        f"hypothesis that is not stated, {fails} fail with an exact counterexample, {slips} are misprints;"
+    )
+    assert sentence in (ledger_checks.DOCS / "hardmax-in-four-pages.md").read_text()
+
+
 # The command
 # ------------------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ UNSTATED, CHECKED = "holds under an unstated hypothesis", "holds (checked on sta
 
 PINNED = {
     UNSTATED: "def_iii1 newton_characterises zaslavsky_e_bound layernorm_norms_keys lemma_f1 v7_bound "
-    "theta_exponent",
-    FAILS: "def_iii7 loglift_same_walls rem_iii12 ffn_is_trop_poly cpwl_closure ex_iii3_49 cells_bounded "
-    "saturated_floor_d_half fig4_216 block_is_refinement rem_v8 v9_gap cov_lemma lse_hess_paper "
+    "theta_exponent rem_iii12 v9_gap",
+    FAILS: "def_iii7 loglift_same_walls ffn_is_trop_poly cpwl_closure ex_iii3_49 "
+    "saturated_floor_d_half fig4_216 block_is_refinement rem_v8 cov_lemma lse_hess_paper "
     "lse_affine_paper ex_vi2_tau uniform_limit finite_tau_depth mc_lower_bound_regions "
     "fig6b_interior_explanation",
-    MISPRINT: "pow_512_8 v7_formula_equality app_e_constant",
+    MISPRINT: "cells_bounded pow_512_8 v7_formula_equality app_e_constant",
     CHECKED: "sig_eq_regions_skip fig6b_slopes_increase exact_plane",
     "vacuous": "fig1",
     "measurement only": "fig6a_slope_013 fig6a_depth",

@@ -109,6 +109,28 @@ def more_units(claim: str):
     return forge
 
 
+def instance(claim: str, expected: Any, **parts: Any):
+    """Another instance of a claim, with the value that belongs to it."""
+
+    def forge(records):
+        record = copy.deepcopy(records[claim])
+        return {**record, "data": {**record["data"], **parts}, "expected": expected}
+
+    return forge
+
+
+def flat_teeth(_):
+    """A transformer that is right at a point of each of four pieces and has two pieces: its second unit, on
+    in every other piece, is read by nothing."""
+    return {
+        "size": [1, 2, 1, 1],
+        "tokens": [["-45/8", "-25/8"], ["-77/8", "-49/8"], [-16, -16], [2, 1]],
+        "w_q": [[[1, 0], [0, 1]]], "w_k": [[[-1, 1], [0, 1]]], "w_v": [[[1, -1]]], "w_o": [[[1], [0]]],
+        "w_in": [[1, "1/2"], [1, 0], [-1, "-1/2"], [0, 1], [0, -1]],
+        "w_out": [["4/3", 0, -1, "22/9", "1/2"], [0, 0, 0, 1, -1]],
+    }  # fmt: skip
+
+
 def slow_case(_):
     """Two lists of numbers with denominators that have nothing in common: sums have 30,000 digits."""
     weights = [f"1/{10**100 + k}" for k in range(300)]
@@ -129,6 +151,7 @@ def winner_named(rename):
 
 
 FIG4, POWER, HESSIAN = "tropical.fig4_216", "tropical.pow_512_8", "tropical.lse_hess_paper"
+LOWER, PAIR = "infoflow.t1.lower", "infoflow.t2.pair"
 HOLDS = str(Verdict.PROVED)
 
 FORGERIES = {
@@ -290,6 +313,99 @@ FORGERIES = {
     "a number with a plus sign": winner_named(lambda j: f"+{j}"),
     "a number with a blank": winner_named(lambda j: f" {j}"),
     "a number in another script": winner_named(lambda j: chr(0x660 + int(j))),
+    # instances that show nothing
+    "a transformer that is right at points only": lambda r: {
+        **r["tropical.v7_genuine_d_plus_1"], "data": flat_teeth(r), "expected": {"signatures": 4, "width": 2}
+    },
+    "values that are zero": instance(
+        LOWER, {"width_at_least": 25335593911722829901768376417970014629208551307726888855529866510249996},
+        values=[[[0, 0, 0]]]
+    ),
+    "values of a billionth": instance(
+        LOWER, {"width_at_least": 296286612531552}, values=[[["1/1000000000", 0, 0]]]
+    ),
+    "scores that are zero": instance(LOWER, {"width_at_least": 1442}, scores=[[0, 0, 0]]),
+    "targets that are far apart": instance(LOWER, {"width_at_least": 79826}, epsilon="1/1000000000000"),
+    "four tokens, where the theorem says nothing": instance(
+        LOWER, {"width_at_least": 40521}, first=[[1, 1, 1]] * 4, second=[[1, 1, 1]] * 4
+    ),
+    "a value that is constant": instance(PAIR, {"targets": 2, "collide": True}, value=["1/2"]),
+    "a mean of nothing": instance(
+        PAIR, {"targets": 2, "collide": True}, weight=[1], value=[0], first=[1, "1/2", 0, 0, 0, 0, 0],
+        second=[1, "3/4", 0, 0, 0, 0, 0]
+    ),
+    "a value that hardly moves": instance(
+        PAIR, {"targets": 2, "collide": True}, value=[0, "1/1000000000"], first=[1, "1/2", 0, 0, 0, 0, 0],
+        second=[1, "3/4", 0, 0, 0, 0, 0]
+    ),
+    "weights that do not choose": instance(
+        PAIR, {"targets": 2, "collide": True}, weight=[1], first=[1, "1/2", "1/4", 0, 0, 0, 0],
+        second=[1, "1/2", "1/4", 0, 0, 0, 0]
+    ),
+    "two planes in four dimensions": instance(
+        "tropical.zaslavsky", {"cells": 4, "maximum": 4}, hyperplanes=[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0]],
+        points=[[1, 1, 0, 0], [1, -1, 0, 0], [-1, 1, 0, 0], [-1, -1, 0, 0]]
+    ),
+    "two lines in general position": instance(
+        "classical.zaslavsky.general", {"regions": 4, "bounded": 0}, lines=[[1, 0, 0], [0, 1, 0]]
+    ),
+    "one token that is found": instance(
+        "infoflow.cmp.zero", {"comparisons": 0}, tokens=1, max_active=1, dimension=1, leaves=[[0]]
+    ),
+    "leaves to spare": instance(
+        "infoflow.cmp.zero", {"comparisons": 0}, tokens=4, max_active=3, dimension=2, leaves=[[0, 1], [2, 3]]
+    ),
+    "one unit": instance("infoflow.t1.outputo1", {"error_above": "1/5"}, units=1),
+    "two tokens for two maxima": instance(
+        "infoflow.cmp.dret.ae", {"active": [0]}, tokens=[["3/4", "3/4"], ["1/4", "1/4"]]
+    ),
+    "triples of two tokens": instance("infoflow.cmp.tri.upper", {"comparisons": 7}, tokens=2),
+    "a token twice": instance(
+        "infoflow.cmp.tri.domain", {"active": [[2], [2]]},
+        inputs=[[["1/2"], ["1/2"], ["1/3"]], [["1/2"], ["1/2"], ["1/4"]]]
+    ),
+    "counts that nobody printed": instance(
+        "tropical.fig1", {"regions": 64, "constants": [4, "1/256", "1/4096"]}, counts=[64, 1, 1]
+    ),
+    "log-values that agree for those that differ": instance(
+        "tropical.rem_iii12", {"equal": [3, 1], "apart": [3, 1]}, apart=[3, 3, 3]
+    ),
+    "a key that is there twice": instance(
+        "tropical.rem_iii12", {"equal": [2, 1], "apart": [3, 3]}, keys=[-1, -1, 1]
+    ),
+    "log-values that differ for those that agree": instance(
+        "tropical.rem_iii12", {"equal": [4, 4], "apart": [4, 4]}, equal=[1, 3, 0]
+    ),
+    "an order that is left out": lambda r: {
+        **data("tropical.rem_v6", "families", 0, "points", lambda points: points[1:])(r),
+        "expected": {"cells": [23, 4]},
+    },
+    "a layer of another kind": data("tropical.def_iii1", "layer", "block", "Attention"),
+    "values that agree": instance(
+        "tropical.uniform_limit", {"distance": 0}, weights=[1, "1/2"], values=[1, 1]
+    ),
+    "a form that is zero": instance(
+        "tropical.rem_iv5", {"winners": [0, 0, 1]}, form=[[0]], first=[[1], [0]], second=[[3], [2]]
+    ),
+    "a space of no dimension": instance(
+        "tropical.cells_bounded", {"winner": 0, "unbounded": True}, scores=[[], []], point=[], direction=[]
+    ),
+    "three experts, where all sets are chosen": instance(
+        "moe.capacity", {"at most": 7, "in score space": 3}, d=1, k=1,
+        points=[[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    ),
+    "two versions that agree": instance(
+        "infoflow.law.versions",
+        {"section 5.2": 1, "appendix A.3, section 6": 2, "section 4.2, appendix B.2": 1},
+        tokens=1, d=2, width=1
+    ),
+    "a head of one key": instance("tropical.lemma_f1", {"cells": [1, 2]}, sizes=[1, 2]),
+    "two units, of which none is lost": instance(
+        "classical.montufar.lower", {"most": 4, "claimed": 4, "regions": [6]}, narrow=2, widths=[[2, 2]]
+    ),
+    "a wall on which nothing changes": instance(
+        "tropical.def_iii1", {"beside": 0, "on the wall": 0}, outputs=[[[1], [1]], [[1], [1]]]
+    ),
     # texts that are none
     "weights that take an hour to add": data(HESSIAN, "cases", 0, slow_case),
     "half a character in the statement": fields(POWER, statement="\ud800"),

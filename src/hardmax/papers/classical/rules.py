@@ -94,7 +94,7 @@ def lines_in_general_position(data):
     """Lines, no two parallel and no three through one point: the binomial numbers of regions."""
     lines, meeting = plane_lines(fields(data, "lines")[0])
     n = len(lines)
-    require(len(meeting) == comb(n, 2), "the lines are not in general position")
+    require(n >= 4 and len(meeting) == comb(n, 2), "four lines or more in general position are needed")
     total = 1 + n + sum(m - 1 for m in meeting.values())
     bounded = 1 - n + sum(m - 1 for m in meeting.values())
     require(total == whitney_sum(lines, -1) == 1 + n + comb(n, 2), "not as many regions")

@@ -24,7 +24,7 @@ Section 3: - the model; networks of this form are built and run in hardmax.train
 Theorem 1: t1.lower t1.build t1.k.order
 Section 4.2, mechanism I: tab.range exp.recovered exp.tenfold exp.second
 Theorem 2: t2.exponents
-Section 4.2, mechanism II: law.versions - the cost is cited from Yu et al. (2026), whose text was not at hand
+Section 4.2, mechanism II: law.versions - the cost is cited from Yu et al. (2026); their abstract has none
 Section 4.2, mechanism III: pe.floor fig4 exp.positions
 Section 5.1: - rules and definitions; what they leave open is infoflow.rules
 Remark, section 5.1: - names the targets that are considered; nothing is asserted
@@ -36,7 +36,7 @@ Definition 2: p2.premise cmp.beta
 Section 5.3: cmp.dret.exact cmp.tri.upper if.eq5.global
 Equation (5): if.eq5.global
 Two-step procedure, section 5.3: if.eq5.global t3.o - a heuristic; its two inequalities are these entries
-Section 6: 6-a - that the other sentence matches Theorem 2.3 of Yu et al. (2026) needs its text, not at hand
+Section 6: 6-a - the other sentence is about Theorem 2.3 of Yu et al. (2026); only its abstract was at hand
 Proposition 1: p1.h1 p1.h2 p1.dd cmp.beta
 Equation (6): p1.distinct
 Section 6.1: tab.11a exp.heads exp.order exp.gap exp.first-layer

@@ -46,7 +46,7 @@ _EXAMPLE = np.array([[[float(Fraction(entry)) for entry in row] for row in APPEN
     hypotheses="T = 64 tokens of d = 4 numbers in width E = 36, read by one global head",
     computation="the exponents as fractions",
     correction="Used here: max(M d/E - 1, 0), labelled law, with the upper M d/E beside it. Section 4.2 "
-    "takes its T/E from Yu et al. (2026), whose text was not at hand.",
+    "takes its T/E from Yu et al. (2026), whose abstract alone was at hand.",
 )
 def _versions(effort: Effort) -> Finding:
     T, d, E = 64, 4, 36

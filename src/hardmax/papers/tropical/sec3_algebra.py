@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
-from itertools import product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -328,31 +328,54 @@ def _loglift_same_walls(effort: Effort) -> Finding:
     )
 
 
-@claim("tropical.rem_iii12", "Remark III.12", Verdict.FAILS).states(
+@claim("tropical.rem_iii12", "Remark III.12", Verdict.UNSTATED).states(
     "The linear regions of the log-lifted head are the cells of the common refinement of the "
     "fans of numerators and denominator.",
-    hypotheses="one query dimension, two keys, equal log-values",
-    computation="cells of the refinement and linear regions of the map",
-    correction="The cells bound the number of linear regions from above; that the map is a difference of "
-    "convex piecewise linear functions is true.",
+    unstated="Different keys have different log-values, in at least one channel.",
+    hypotheses="different keys; log-values as in Definition III.10",
+    computation="cells of the refinement and linear regions of the map for equal log-values, and for random "
+    "heads on the line with one channel, four integer keys and log-values that differ",
+    correction="If log-values agree, cells may share their affine map: the cells then bound the number of "
+    "linear regions from above.",
     proof="tropical-polynomials.md#log-lifting-does-not-preserve-the-walls",
 )
 def _rem_iii12(effort: Effort) -> Finding:
-    head = log_lifted_head([[-1], [1]], [3, 3])
-    cells = head.common_refinement().n_cells
-    points = [[-1], [1]]
-    maps = {tuple(part.item() for part in head.affine_at(q)) for q in points}
-    return failing(
-        cells == 2 and len(maps) == 1,
-        f"keys -1, 1 with equal log-values: {cells} cells in the refinement, {len(maps)} linear region "
-        "(the map is constant)",
-        {"cells": cells, "regions": len(maps)},
+    rng = np.random.default_rng(0)
+    constant = _refined([-1, 1], [3, 3])
+    apart = [
+        _refined(*(rng.choice(np.arange(-9, 10), 4, replace=False).tolist() for _ in range(2)))
+        for _ in range(40 if effort is Effort.QUICK else 400)
+    ]
+    keys, values = [-1, 0, 2], [1, 3, 0]
+    shown = _refined(keys, values)
+    return earned(
+        Verdict.UNSTATED,
+        constant == (2, 1) and all(cells == regions for cells, regions in [*apart, shown]),
+        f"keys -1, 1 with equal log-values: {constant[0]} cells in the refinement, {constant[1]} linear "
+        f"region (the map is constant); {len(apart)} heads with different log-values: "
+        f"{sum(c for c, _ in apart)} cells, {sum(r for _, r in apart)} regions, as many each time",
+        {"constant": list(constant), "apart": [list(each) for each in apart]},
         Certificate(
-            "log_lift",
-            {"keys": [[-1], [1]], "log_values": [3, 3], "points": points},
-            {"values": [3, 3], "winners": [[0], [1]]},
+            "refinement_line",
+            {"keys": keys, "equal": [3, 3, 3], "apart": values},
+            {"equal": list(_refined(keys, [3, 3, 3])), "apart": list(shown)},
         ),
     )
+
+
+def _refined(keys: list[int], log_values: list[int]) -> tuple[int, int]:
+    """Cells of the refinement of a log-lifted head on the line, and linear regions: places at which the
+    slope changes, looked for between all crossings of two scores."""
+    head = log_lifted_head([[k] for k in keys], log_values)
+    crossings = {
+        Fraction(b - d, c - a)
+        for given in (log_values, [0] * len(keys))
+        for (a, b), (c, d) in combinations(zip(keys, given, strict=True), 2)
+    }
+    ends = sorted(crossings)
+    between: list[Any] = [ends[0] - 1, *((s + t) / 2 for s, t in pairwise(ends)), ends[-1] + 1]
+    slopes = [head.affine_at([t])[0].item() for t in between]
+    return head.common_refinement().n_cells, 1 + sum(a != b for a, b in pairwise(slopes))
 
 
 @claim("tropical.def_iii13", "Definition III.13", Verdict.PROVED).states(

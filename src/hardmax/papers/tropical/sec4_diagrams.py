@@ -19,7 +19,7 @@ from hardmax.geometry.diagrams.power_diagrams import PowerDiagram, attention_dia
 from hardmax.geometry.domains import Box
 from hardmax.networks.attention import Attention
 from hardmax.networks.network import Network
-from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, failing, holding
+from hardmax.papers.ledger import Certificate, Effort, Finding, Verdict, claim, earned, holding
 from hardmax.papers.recipes import Comparison, Option, Outcome, Settings, measured, recipe, stated
 
 Integers = NDArray[np.int64]
@@ -184,18 +184,19 @@ def _origin_in_every_cell(heads: Sequence[NDArray[Any]]) -> Finding:
     )
 
 
-@claim("tropical.cells_bounded", "Corollary IV.4", Verdict.FAILS).states(
+@claim("tropical.cells_bounded", "Corollary IV.4", Verdict.MISPRINT).states(
     "The cells on which softmax collapses to arg max are bounded.",
     hypotheses="linear scores, as the paper defines attention",
     computation="a ray in a cell of three keys",
-    correction="Every cell with interior is an unbounded cone.",
+    correction="Every cell with interior is an unbounded cone. The proof does not use the word.",
     proof="proofs.md#cells-of-linear-scores-are-cones",
 )
 def _cells_bounded(effort: Effort) -> Finding:
     keys = [[1, 0], [-1, 2], [-1, -2]]
     rays = attention_diagram(keys)
     reached = rays.locate([[1.0, 0.0], [1e6, 0.0], [1e300, 0.0]]).tolist()
-    return failing(
+    return earned(
+        Verdict.MISPRINT,
         reached == [0, 0, 0],
         "keys (1,0), (-1,2), (-1,-2): the cell of the first holds the whole ray from the origin through "
         "(1,0)",
