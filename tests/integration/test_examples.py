@@ -76,7 +76,7 @@ MODELS = ("many_texts.py", "grammar_language_model.py")
 LONG = ("demo.py", "minilm_findings.py", "train_relu_models.py", "train_controller.py", *MODELS)
 ELSEWHERE = {EXAMPLES / name for name in LONG}
 OTHERS = sorted(path.stem for path in set(EXAMPLES.glob("*.py")) - ELSEWHERE)
-FEWER = {"moving_keys": ["--sequences", "2", "--texts", "1"]}  # with its defaults it takes a minute
+FEWER = {"moving_keys": ["--sequences", "1", "--texts", "1"]}  # with its defaults it takes a minute
 NEEDS = {"export_moons": ("torch", "onnx")}
 SLOW = {"verify_controller": pytest.mark.slow}  # half a minute
 

@@ -143,7 +143,7 @@ def follows(clauses, at, step):
     return False
 
 
-@pytest.mark.parametrize("sizes", [(2, 1, 4), (3, 2, 6)])
+@pytest.mark.parametrize("sizes", [(2, 1, 4), pytest.param((3, 2, 6), marks=pytest.mark.slow)])
 def test_stored_refutations_by_a_second_program(sizes):
     """Clauses from the definitions, propagation without watched literals; one input less, and it fails."""
     for last in (None, -1) if sizes[0] == 2 else (None,):
