@@ -109,6 +109,36 @@ def test_where_attention_goes_is_recomputed(source, found):
     assert found.ends == ("[CLS]", "")  # texts begin alike and end otherwise
 
 
+def test_heads_whose_winner_predicts_influence_are_ranked_over_the_texts_in_full(found):
+    assert found.verdict.ranks == ()  # arrays cannot be disturbed
+    sequences = np.random.default_rng(0).standard_normal((6, 15, 4))
+    report = hm.report(None, sequences, rules=["argmax"], full=2)
+    verdict = report.verdict
+    assert verdict.n_ranked == 2
+    for one in verdict.ranks:
+        shares, n = [], 0
+        for text in report.texts:
+            influence = text.influence.texts[0].influence["ablation mean"][one.layer]
+            [row] = [i for i, r in enumerate(text.atlas.heads) if (r.layer, r.head) == (one.layer, one.head)]
+            ranks = []
+            for t, s in enumerate(text.atlas.winners[row]):
+                others = [k for k in range(15) if k not in (s, t)]
+                if 0 <= s != t:
+                    theirs = influence[t, others]
+                    less, same = (theirs < influence[t, s]).sum(), (theirs == influence[t, s]).sum()
+                    ranks.append((less + 0.5 * same) / len(others))
+            shares.append(np.mean(ranks))
+            n += len(ranks)
+        assert one.rank == pytest.approx(np.mean(shares))
+        assert one.queries == n
+    best = verdict.ranks[0]
+    assert best.rank == max(one.rank for one in verdict.ranks)
+    [sentence] = [s for s in verdict.look_first if "mean over the 2 texts whose influence" in s]
+    assert f"best in layer {best.layer} head {best.head} ({best.rank:.0%}".replace("%", " %") in sentence
+    alone = hm.report(None, sequences, rules=["argmax"], full=2, influence=False)
+    assert not any("influence" in s for s in alone.verdict.sentences)
+
+
 def test_one_head_is_no_group(found):
     hardest = found.verdict.hardest[:1]
     one = dataclasses.replace(found.verdict, described=hardest, n_sure=1, n_open=0)
