@@ -225,7 +225,10 @@ class Verdict:
         """Why a section on argmax is collapsed; empty where it is not."""
         if self.holds:
             return ""
-        return f"Describes {len(self.described)} of {many(self.n_heads, 'head')}; collapsed for that reason."
+        return (
+            "Collapsed, because it is about heads that read their winning key alone, and here these are "
+            f"{len(self.described)} of {many(self.n_heads, 'head')}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers and sentences in plain Python."""
