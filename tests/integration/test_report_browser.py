@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 
+import numpy as np
 import pytest
 from report_sources import HOSTILE, ArraySource
 
@@ -355,9 +356,20 @@ def test_routes_and_heads_are_used_by_keyboard(browser, found, folder):
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
         assert page.locator("#head-name").inner_text() == "Layer 1, head 1"
-        for name in ("three-0", "three-1", "three-2", "one-head"):
+        for name in ("three-0", "three-1", "three-2", "one-head", "pattern"):
             page.locator(f"#{name}").focus()
             assert page.evaluate("document.activeElement.id") == name
+        token, kept = found.read_out - 1, found.attention
+        [row] = [i for i, r in enumerate(found.atlas.heads) if (r.layer, r.head) == (1, 1)]
+        page.keyboard.press("ArrowUp")  # the winner of the chosen token first, then the squares around it
+        winner = kept.order[row, token, 0]
+        for query, key, press in ((token, winner, "ArrowUp"), (token - 1, winner, "ArrowLeft")):
+            [place] = np.flatnonzero(kept.order[row, query] == key)
+            said = page.locator("#pattern-said").inner_text()
+            assert said.startswith(f"“word{query}” reads “word{key}”: ")
+            shown = float(said.split(": ")[1].rstrip("."))
+            assert shown == pytest.approx(kept.probabilities[row, query, place], abs=6e-4)
+            page.keyboard.press(press)
         assert visit.said == []
 
 

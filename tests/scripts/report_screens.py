@@ -3,7 +3,9 @@
     python tests/scripts/report_screens.py MODEL FOLDER
 
 MODEL is a folder of a Hugging Face model. A token, a head and the slider are used before a picture is taken;
-whatever the page writes to the console is printed, and makes the script fail.
+whatever the page writes to the console is printed, and makes the script fail; so do a page that is wider
+than its window, and a sentence of the verdict that it does not show. tests/integration/test_report_minilm.py
+runs this.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ def main(model: str, folder: Path) -> int:
                 page.on("console", lambda message: said.append(message.text))
                 page.on("pageerror", lambda error: said.append(str(error)))
                 page.goto(page_file.resolve().as_uri())
+                told = page.locator("#verdict").inner_text().replace("\u00a0", " ")
+                said.extend(f"not shown: {s}" for s in found.verdict.sentences if s not in told)
                 name = f"{width}-{scheme}"
                 page.screenshot(path=folder / f"top-{name}.png")
                 page.locator("#over-texts").screenshot(path=folder / f"over-{name}.png")
@@ -53,6 +57,11 @@ def main(model: str, folder: Path) -> int:
                 page.locator(f"#{prefix}rule").fill("3")
                 page.locator(f"#{prefix}routes-app .place[data-column='6'][data-token='3']").click()
                 page.locator(f"#{prefix}routes-app .head-button").nth(2).click()
+                shown = [
+                    page.locator(f"#{prefix}{part}").inner_text() for part in ("routes-said", "head-name")
+                ]
+                if not shown[0].startswith("Under top-5, ") or shown[1] != "Layer 0, head 2":
+                    said.append(f"slider, token and head show {shown}")
                 page.locator(f"#{prefix}routes").screenshot(path=folder / f"routes-{name}.png")
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 if wide > width:

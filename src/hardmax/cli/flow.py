@@ -55,8 +55,9 @@ def _one_input(command: Callable[..., Any]) -> Callable[..., Any]:
 def flow() -> None:
     """How many heads and layers a task needs, and how information travels.
 
-    TARGET is retrieval:D, pairwise:D, triangle-center, depth-separation, kth-largest:K, position-sum:P,Q or a
-    text such as "sum(i<4) max(s,t) x[s]' A[i] x[t]". Positions count from 0.
+    TARGET is retrieval:D, pairwise:D, triangle-center, depth-separation, kth-largest:K, position-sum:P,Q,
+    copy:P, associative-recall or a text such as "sum(i<4) max(s,t) x[s]' A[i] x[t]"; advise takes induction
+    and k-hop:K, too. Positions count from 0.
 
     \b
     Examples:

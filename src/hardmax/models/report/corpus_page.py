@@ -18,6 +18,7 @@ from hardmax.models.report.page import (
     settings_of,
     shape_of,
     share_words,
+    sorted_by,
     template,
     text_data,
     text_part,
@@ -150,7 +151,7 @@ def _cells(record: CorpusHead) -> list[Cell]:
         mean, low, high = (part[column.field] for part in (record.mean, record.low, record.high))
         alike = math.isnan(low) or form(low) == form(mean) == form(high)
         ends = "" if alike else f"{form(low)} to {form(high)}".replace("\u00a0% to", " to")
-        cells.append(Cell(column.field, "" if math.isnan(mean) else repr(mean), form(mean), ends))
+        cells.append(Cell(column.field, sorted_by(mean), form(mean), ends))
     sink = shortened(record.sink, 12) if record.sink else "–"
     cells.append(
         Cell(

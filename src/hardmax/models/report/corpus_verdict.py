@@ -21,6 +21,7 @@ from hardmax.models.report.kept_attention import place_names
 from hardmax.models.report.verdict import (
     HALF,
     SHOWN,
+    HeadRank,
     HeadRole,
     described_heads,
     description_of,
@@ -29,6 +30,7 @@ from hardmax.models.report.verdict import (
     percent,
     places_of,
     quoted,
+    ranks_sentence,
     roles_sentence,
     sentences_of,
 )
@@ -99,6 +101,12 @@ class CorpusVerdict:
     roles : tuple of HeadRole
         Heads that give at least half of it to one place, on average over texts.
     sinks : tuple of SinkOverTexts
+    ranks : tuple of HeadRank
+        Heads whose winner predicts influence best, the best first: means over the texts in full, because
+        influence is measured on these alone; empty where it was not. The texts in full are chosen and not
+        drawn, so these numbers have no interval.
+    n_ranked : int
+        On how many texts influence was measured.
 
     Examples
     --------
@@ -125,6 +133,8 @@ class CorpusVerdict:
     goes: dict[str, float]
     roles: tuple[HeadRole, ...]
     sinks: tuple[SinkOverTexts, ...]
+    ranks: tuple[HeadRank, ...]
+    n_ranked: int
 
     @property
     def description(self) -> str:
@@ -197,6 +207,9 @@ class CorpusVerdict:
             )
         elif self.n_heads:
             found.append("No token is a sink of a head on half of the texts.")
+        if self.ranks:
+            which = many(self.n_ranked, "text")
+            found += ranks_sentence(self.ranks, f", mean over the {which} whose influence was measured")
         return tuple(found)
 
     @property
@@ -230,6 +243,8 @@ class CorpusVerdict:
                 "goes": dict(self.goes),
                 "roles": [role._asdict() for role in self.roles],
                 "sinks": [sink._asdict() for sink in self.sinks],
+                "ranks": [rank._asdict() for rank in self.ranks],
+                "n_ranked": self.n_ranked,
                 "sentences": list(self.sentences),
             }
         )
@@ -252,6 +267,7 @@ def corpus_verdict(report: CorpusReport) -> CorpusVerdict:
     of = list(zip(atlas.layer.tolist(), atlas.head.tolist(), strict=True))
     goes, roles = places_of(report.goes.mean(axis=0), of, place_names(*([word] for word in report.ends)))
     spread = report.keys_for_90[np.isfinite(report.keys_for_90)]
+    ranked = [one.verdict.ranks for one in report.texts if one.influence is not None]
     return CorpusVerdict(
         n_texts=atlas.n_texts,
         n_heads=len(heads),
@@ -273,6 +289,8 @@ def corpus_verdict(report: CorpusReport) -> CorpusVerdict:
         goes=goes,
         roles=roles,
         sinks=_sinks(report),
+        ranks=_ranks(ranked),
+        n_ranked=len(ranked),
     )
 
 
@@ -304,3 +322,17 @@ def _sinks(report: CorpusReport) -> tuple[SinkOverTexts, ...]:
     atlas = report.atlas
     counts = Counter(one.sink for one in atlas.heads if one.sink and 2 * one.sink_texts >= atlas.n_texts)
     return tuple(SinkOverTexts(word, n) for word, n in sorted(counts.items(), key=lambda p: (-p[1], p[0])))
+
+
+def _ranks(texts: Sequence[Sequence[HeadRank]]) -> tuple[HeadRank, ...]:
+    """The mean rank of every head that has one on all of these texts, the best head first."""
+    by_head: dict[tuple[int, int], list[HeadRank]] = {}
+    for ranks in texts:
+        for one in ranks:
+            by_head.setdefault((one.layer, one.head), []).append(one)
+    found = [
+        HeadRank(layer, head, float(np.mean([r.rank for r in ranks])), sum(r.queries for r in ranks))
+        for (layer, head), ranks in by_head.items()
+        if len(ranks) == len(texts)
+    ]
+    return tuple(sorted(found, key=lambda r: (-r.rank, r.layer, r.head)))

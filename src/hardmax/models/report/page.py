@@ -383,7 +383,12 @@ def _cell(column: Column, record: HeadRecord, names: Sequence[str]) -> Cell:
     shown = {"share": share_words, "integer": "{:,.0f}".format, "number": number}[column.form](value)
     if column.field == "keys_can_win":
         shown = f"{shown}\u2009/\u2009{record.keys_can_win_of}"
-    return Cell(column.field, "" if math.isnan(value) else repr(value), shown)
+    return Cell(column.field, sorted_by(value), shown)
+
+
+def sorted_by(value: float) -> str:
+    """What a cell is sorted by: seven digits, which keeps the page small; heads.csv has all of them."""
+    return "" if math.isnan(value) else f"{value:.7g}"
 
 
 def share_words(value: float) -> str:

@@ -279,6 +279,7 @@ var RoutesView = function (prefix, data) {
   // ---------------------------------------------------------------------------------------
 
   var pattern = byId("pattern"), cell = 0, left = 0, above = 0, patternRow = 0;
+  var square = null; // query and key at which arrow keys are
   function drawPattern(row) {
     var labels = m.nKeys <= 40, room = Math.min(pattern.parentNode.clientWidth || 360, 520);
     left = labels ? 74 : 4;
@@ -322,13 +323,32 @@ var RoutesView = function (prefix, data) {
         pen.restore();
       }
     }
-    byId("pattern-said").textContent = "Point at a square to read its probability.";
+    if (square) {
+      pen.strokeStyle = paint("--ink");
+      pen.lineWidth = 1.5;
+      pen.strokeRect(left + cell * square[1], above + cell * square[0], cell, cell);
+    }
+    byId("pattern-said").textContent = "Point at a square, or move with arrow keys, to read its probability.";
   }
   pattern.addEventListener("mousemove", function (event) {
     var box = pattern.getBoundingClientRect();
     var key = Math.floor((event.clientX - box.left - left) / cell),
       query = Math.floor((event.clientY - box.top - above) / cell);
-    if (key < 0 || query < 0 || key >= m.nKeys || query >= m.nQueries) { return; }
+    if (key >= 0 && query >= 0 && key < m.nKeys && query < m.nQueries) { saySquare(query, key); }
+  });
+  pattern.addEventListener("keydown", function (event) {
+    var by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (!by) { return; }
+    event.preventDefault();
+    // the first key goes to the winner of the chosen token
+    square = square === null ? [chosen.token, m.order[(patternRow * m.nQueries + chosen.token) * m.kept]]
+      : [Math.max(0, Math.min(m.nQueries - 1, square[0] + by[0])),
+        Math.max(0, Math.min(m.nKeys - 1, square[1] + by[1]))];
+    drawPattern(patternRow);
+    saySquare(square[0], square[1]);
+  });
+  pattern.addEventListener("blur", function () { square = null; drawPattern(patternRow); });
+  function saySquare(query, key) {
     var words_ = quoted(words, query) + " reads " + quoted(keyWords, key) + ": ", found = null;
     for (var i = 0; i < m.kept; i++) {
       if (m.order[(patternRow * m.nQueries + query) * m.kept + i] === key) { found = Routes.probability(m,
@@ -336,7 +356,7 @@ var RoutesView = function (prefix, data) {
     }
     byId("pattern-said").textContent = words_ + (found === null ? "less than its " + m.kept +
       " strongest keys, not kept." : found.toFixed(3) + ".");
-  });
+  }
 
   // Margins
   // -----------------------------------------------------------------------------------------------------

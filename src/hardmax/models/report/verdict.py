@@ -205,16 +205,7 @@ class Verdict:
             )
         elif self.n_heads:
             found.append("No key is a sink: none wins far more than its share in any head.")
-        if self.ranks:
-            telling = [r for r in self.ranks[:SHOWN] if r.rank >= _TELLING]
-            parts = [f"{head_name(r)} ({percent(r.rank)})" for r in telling]
-            found.append(
-                "Routing predicts influence best in "
-                f"{listed(parts)}: so many of the other keys influence the token less than the winning key "
-                "does; chance is 50 %."
-                if parts
-                else "In no head does the winning key influence the token much more than other keys do."
-            )
+        found += ranks_sentence(self.ranks) if self.ranks else []
         if self.recall is not None:
             at = self.recall
             found.append(
@@ -234,7 +225,10 @@ class Verdict:
         """Why a section on argmax is collapsed; empty where it is not."""
         if self.holds:
             return ""
-        return f"Describes {len(self.described)} of {many(self.n_heads, 'head')}; collapsed for that reason."
+        return (
+            "Collapsed, because it is about heads that read their winning key alone, and here these are "
+            f"{len(self.described)} of {many(self.n_heads, 'head')}."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers and sentences in plain Python."""
@@ -397,7 +391,7 @@ def sentences_of(verdict: Any, first: str, layers: Sequence[str]) -> tuple[str, 
         rest = max(0.0, 1.0 - sum(verdict.goes.values()))
         found.append(f"Attention goes {listed([*parts, f'{percent(rest)} elsewhere'])}.")
     if layers[1:]:
-        found.append(f"By layer, the share of such queries is {listed(layers)}.")
+        found.append(f"By layer, the share of queries whose winning key holds 0.9 is {listed(layers)}.")
     return tuple(found)
 
 
@@ -413,6 +407,18 @@ def roles_sentence(roles: Sequence[HeadRole]) -> list[str]:
     parts = [f"{head_name(r)} reads {r.place} ({percent(r.share)})" for r in roles[:SHOWN]]
     parts += [f"{len(roles) - SHOWN} more do so"] if len(roles) > SHOWN else []
     return [f"Heads that mostly read one place: {listed(parts)}."] if parts else []
+
+
+def ranks_sentence(ranks: Sequence[HeadRank], where: str = "") -> list[str]:
+    """The heads whose winning keys influence the token most; ``where`` says over which texts."""
+    telling = [r for r in ranks[:SHOWN] if r.rank >= _TELLING]
+    if not telling:
+        return [f"In no head does the winning key influence the token much more than other keys do{where}."]
+    parts = [f"{head_name(r)} ({percent(r.rank)})" for r in telling]
+    return [
+        f"Routing predicts influence best in {listed(parts)}{where}: so many of the other keys influence the "
+        "token less than the winning key does; chance is 50 %."
+    ]
 
 
 def quoted(token: str) -> str:
