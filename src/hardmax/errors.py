@@ -61,6 +61,21 @@ def readable(text: str, longest: int = LONGEST_SENTENCE) -> str:
     return _CONTROL.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
+def written(value: Any) -> str:
+    """A value as a sentence says it; Python refuses to write integers of more than 4,300 digits.
+
+    Examples
+    --------
+    >>> written(-3), written("x"), written(1 << 40_000)
+    ('-3', "'x'", 'an integer of 40,001 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 4_000:
+        return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length():,} bits"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(written, value))}]"
+    return repr(value)
+
+
 class HardmaxError(Exception):
     """Base class of every error that hardmax raises on purpose."""
 
