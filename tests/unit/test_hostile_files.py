@@ -19,7 +19,13 @@ from click.testing import CliRunner
 import hardmax as hm
 from hardmax import storage
 from hardmax.cli import main
-from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError, readable
+from hardmax.errors import (
+    LONGEST_SENTENCE,
+    DamagedFileError,
+    FileFormatError,
+    InvalidInputError,
+    readable,
+)
 from hardmax.regions.engine import seals
 from hardmax.untrusted import parsed_json, parsed_npy, ratio_of, ratio_text
 
@@ -237,6 +243,10 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(line, tmp_path):
 
 
 def test_marks_that_turn_the_direction_of_writing_are_escaped():
+    assert readable("zero\u200bwidth \U000e0041 \u2060") == "zero\\u200bwidth \\U000e0041 \\u2060"
+    for letter in ("\x1b", "\u202e", "\ud800", "\U000e0041"):  # each becomes up to ten
+        for length in (1199, 1200, 5000, 10**6):
+            assert len(str(InvalidInputError(letter * length))) <= LONGEST_SENTENCE
     assert readable("a\u200fb\u061cc\u202ed") == "a\\u200fb\\u061cc\\u202ed"
 
 

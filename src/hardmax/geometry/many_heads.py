@@ -162,9 +162,9 @@ def vertices_from_subsets(
             )
         drawn = list(combinations(range(H), size))
     else:
-        draws = range(positive("n_samples", n_samples, least=2))
-        check_room("the sets of heads", n_samples, size, most=MOST_EXACT)
-        drawn = [tuple(sorted(generator.choice(H, size, replace=False).tolist())) for _ in draws]
+        n_drawn = positive("n_samples", n_samples, least=2)
+        check_room("the sets of heads", n_drawn, size, most=MOST_EXACT)
+        drawn = [tuple(sorted(generator.choice(H, size, replace=False).tolist())) for _ in range(n_drawn)]
     _check_position(sets, values, size, 0 if biased else 1, generator)
     counts: dict[tuple[int, ...], int] = {(): 1}
     for subset in {part for group in drawn for j in range(1, size + 1) for part in combinations(group, j)}:
