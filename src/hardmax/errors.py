@@ -9,7 +9,8 @@ expect.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 __all__ = [
     "BiasedDiagramError",
@@ -80,6 +81,26 @@ class HardmaxError(Exception):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*(readable(arg) if isinstance(arg, str) else arg for arg in args))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and errors from other processes, are made of the sentence, not of what it was made of."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+    def about(self, where: str) -> Self:
+        """The same error, with ``where`` in front of its sentence.
+
+        >>> str(TargetSyntaxError("max(s", 6, "a bracket is open").about("plan.json"))
+        "plan.json: column 6 of 'max(s': a bracket is open."
+        """
+        error = copy(self)
+        error.args = (readable(f"{where}: {self}"),)
+        return error
+
+
+def _restored(cls: type[HardmaxError], sentence: tuple[Any, ...], state: dict[str, Any]) -> HardmaxError:
+    error = cls.__new__(cls, *sentence)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInputError(HardmaxError, ValueError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -279,3 +281,23 @@ def test_a_link_to_itself_gets_a_sentence(tmp_path):
     found = CliRunner().invoke(main, ["bounds", "--mlp", "2,3", "--out", str(tmp_path / "loop.npz")])
     assert found.exit_code == 2
     assert "leads back to itself" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        hm.errors.UnsupportedNetworkError(["a Softmax", "a Loop"], "try another"),
+        hm.errors.UnsupportedModelError("m", ["its attention is unknown"], ["bert"]),
+        hm.errors.TargetSyntaxError("max(s", 6, "a bracket is open"),
+        hm.errors.MissingExtraError("install hardmax[plot]"),
+        DamagedFileError("cut off"),
+    ],
+)
+def test_an_error_of_any_kind_can_be_copied_and_can_name_a_file(error):
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # as between processes
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+    named = error.about("f.npz")
+    assert type(named) is type(error)
+    assert str(named) == f"f.npz: {error}"
