@@ -8,9 +8,9 @@ expect.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 __all__ = [
     "BiasedDiagramError",
@@ -36,29 +36,44 @@ __all__ = [
 LONGEST_SENTENCE = 1200
 """Characters of a message; a longer one is shortened in its middle, where what was given stands."""
 
-_CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-
 
 def readable(text: str, longest: int = LONGEST_SENTENCE) -> str:
     """``text`` without control characters, and shortened in its middle where it is too long.
 
-    A file's name or contents may hold anything: characters that move the cursor or reverse the direction of
-    writing are shown as escapes.
+    A file's name or contents may hold anything: characters that move the cursor, reverse the direction of
+    writing or cannot be seen are shown as escapes.
 
     Examples
     --------
     >>> readable("bell \\x07 and \\x1b[31m")
     'bell \\\\x07 and \\\\x1b[31m'
+    >>> readable("hidden\\u200b"), len(readable("\\u202e" * 10**4)) <= LONGEST_SENTENCE
+    ('hidden\\\\u200b', True)
     >>> readable("0123456789" * 1000, 40)
     '01234567 ... 9,984 more characters ... 23456789'
     """
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
     if len(text) > longest:
-        kept = max(longest - 30, 16) // 2
+        kept = max(longest - 30 - len(f"{len(text):,}"), 16) // 2
         note = f" ... {len(text) - 2 * kept:,} more characters ... "
         text = text[:kept] + note + text[len(text) - kept :]
-    return _CONTROL.sub(lambda found: ascii(found.group())[1:-1], text)
+    return text
+
+
+def written(value: Any) -> str:
+    """A value as a sentence says it; Python refuses to write integers of more than 4,300 digits.
+
+    Examples
+    --------
+    >>> written(-3), written("x"), written(1 << 40_000)
+    ('-3', "'x'", 'an integer of 40,001 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 4_000:
+        return f"{'a negative' if value < 0 else 'an'} integer of {value.bit_length():,} bits"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(written, value))}]"
+    return repr(value)
 
 
 class HardmaxError(Exception):
@@ -66,6 +81,26 @@ class HardmaxError(Exception):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*(readable(arg) if isinstance(arg, str) else arg for arg in args))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and errors from other processes, are made of the sentence, not of what it was made of."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+    def about(self, where: str) -> Self:
+        """The same error, with ``where`` in front of its sentence.
+
+        >>> str(TargetSyntaxError("max(s", 6, "a bracket is open").about("plan.json"))
+        "plan.json: column 6 of 'max(s': a bracket is open."
+        """
+        error = copy(self)
+        error.args = (readable(f"{where}: {self}"),)
+        return error
+
+
+def _restored(cls: type[HardmaxError], sentence: tuple[Any, ...], state: dict[str, Any]) -> HardmaxError:
+    error = cls.__new__(cls, *sentence)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInputError(HardmaxError, ValueError):

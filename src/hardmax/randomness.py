@@ -1,4 +1,4 @@
-"""Random numbers: the generator that an option ``rng`` stands for, and how much may be drawn at once."""
+"""Random numbers: the generator that an option ``rng`` stands for, and how many may be made at once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, written
 
 MOST_NUMBERS = 2**28
 """Numbers that are drawn at once: two gigabytes."""
+
+MOST_EXACT = 2**22
+"""Exact numbers that are made at once: each is an object of Python."""
 
 
 def generator_of(rng: Any) -> np.random.Generator:
@@ -32,8 +35,8 @@ def generator_of(rng: Any) -> np.random.Generator:
         ) from None
 
 
-def check_room(what: str, *sizes: int) -> None:
-    """Refuse to draw more numbers than the memory of a common machine holds.
+def check_room(what: str, *sizes: int, most: int = MOST_NUMBERS) -> None:
+    """Refuse to make more numbers than the memory of a common machine holds.
 
     Examples
     --------
@@ -43,8 +46,8 @@ def check_room(what: str, *sizes: int) -> None:
     hardmax.errors.InvalidInputError: samples must hold at most 268,435,456 numbers, but 1000000 x 10000 x 2
     were asked for; ask for fewer or smaller ones.
     """
-    if math.prod(sizes) > MOST_NUMBERS:
+    if math.prod(sizes) > most:
         raise InvalidInputError(
-            f"{what} must hold at most {MOST_NUMBERS:,} numbers, but {' x '.join(map(str, sizes))} were "
-            "asked for; ask for fewer or smaller ones."
+            f"{what} must hold at most {most:,} numbers, but {' x '.join(map(written, sizes))} were asked "
+            "for; ask for fewer or smaller ones."
         )

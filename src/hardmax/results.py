@@ -124,6 +124,7 @@ class Result(ABC):
     _nested: ClassVar[dict[str, type]] = {}  # the classes of the fields that hold dataclasses
     _optional: ClassVar[tuple[str, ...]] = ()  # fields that are not stored where they are None
     _shapes: ClassVar[dict[str, str]] = {}  # of arrays, as hardmax.fields reads them
+    _timed: ClassVar[bool] = False  # whether a file says how long it took
     _kinds: ClassVar[dict[str, type[Result]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -224,8 +225,36 @@ class Result(ABC):
         return import_module(_PICTURES).draw(self, ax=ax, box=box)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the result to an npz file, whole or not at all; :func:`load` reads it back."""
-        return storage.write(path, storage.Stored(self.kind, self._state(), self.provenance))
+        """Write the result to an npz file, whole or not at all; :func:`load` reads it back.
+
+        Two runs of the same question give the same bytes: how long it took is not written, but for trainings.
+        """
+        state = self._state() if self._timed else _untimed(self._state())
+        return storage.write(path, storage.Stored(self.kind, state, self.provenance))
+
+
+_TIMES = ("seconds", "cpu_seconds", "forward_seconds", "ratio_to_forward_pass")
+
+
+def timeless(value: Any) -> Any:
+    """Plain values without those that depend on the clock.
+
+    >>> timeless({"n": 3, "layers": [{"seconds": 0.2, "d": 2}]})
+    {'n': 3, 'layers': [{'d': 2}]}
+    """
+    if isinstance(value, dict):
+        return {name: timeless(item) for name, item in value.items() if name not in _TIMES}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def _untimed(value: Any) -> Any:
+    """A state in which all that depends on the clock is zero, so that it is still complete."""
+    if isinstance(value, dict):
+        return {
+            name: 0.0 if name in _TIMES and isinstance(item, float) else _untimed(item)
+            for name, item in value.items()
+        }
+    return [_untimed(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def pictures(module: str) -> Any:

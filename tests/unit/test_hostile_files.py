@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -19,7 +21,13 @@ from click.testing import CliRunner
 import hardmax as hm
 from hardmax import storage
 from hardmax.cli import main
-from hardmax.errors import DamagedFileError, FileFormatError, InvalidInputError, readable
+from hardmax.errors import (
+    LONGEST_SENTENCE,
+    DamagedFileError,
+    FileFormatError,
+    InvalidInputError,
+    readable,
+)
 from hardmax.regions.engine import seals
 from hardmax.untrusted import parsed_json, parsed_npy, ratio_of, ratio_text
 
@@ -237,6 +245,10 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(line, tmp_path):
 
 
 def test_marks_that_turn_the_direction_of_writing_are_escaped():
+    assert readable("zero\u200bwidth \U000e0041 \u2060") == "zero\\u200bwidth \\U000e0041 \\u2060"
+    for letter in ("\x1b", "\u202e", "\ud800", "\U000e0041"):  # each becomes up to ten
+        for length in (1199, 1200, 5000, 10**6):
+            assert len(str(InvalidInputError(letter * length))) <= LONGEST_SENTENCE
     assert readable("a\u200fb\u061cc\u202ed") == "a\\u200fb\\u061cc\\u202ed"
 
 
@@ -269,3 +281,23 @@ def test_a_link_to_itself_gets_a_sentence(tmp_path):
     found = CliRunner().invoke(main, ["bounds", "--mlp", "2,3", "--out", str(tmp_path / "loop.npz")])
     assert found.exit_code == 2
     assert "leads back to itself" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        hm.errors.UnsupportedNetworkError(["a Softmax", "a Loop"], "try another"),
+        hm.errors.UnsupportedModelError("m", ["its attention is unknown"], ["bert"]),
+        hm.errors.TargetSyntaxError("max(s", 6, "a bracket is open"),
+        hm.errors.MissingExtraError("install hardmax[plot]"),
+        DamagedFileError("cut off"),
+    ],
+)
+def test_an_error_of_any_kind_can_be_copied_and_can_name_a_file(error):
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # as between processes
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+    named = error.about("f.npz")
+    assert type(named) is type(error)
+    assert str(named) == f"f.npz: {error}"

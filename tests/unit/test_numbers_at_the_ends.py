@@ -102,3 +102,37 @@ def test_sequences_at_the_ends(seed):
     start, end = drawn(rng, 3, 2), drawn(rng, 3, 2)
     found = answered(lambda: hm.trace_segment(hm.Transformer([head]), start, end, time_limit=5.0))
     assert found is None or len(repr(found)) > 10
+
+
+def test_lengths_whose_squares_overflow():
+    """A forward pass at a temperature differs by 1e300 from hardmax; points lie far from a plane."""
+    head = hm.Attention([[[1e300], [-1e300], [5e299]]], None, [[[1e300], [-1e300], [1e300]]])
+    found = hm.temperature.surviving_cells(hm.Network([head]), np.ones((2, 1)), 1e300)
+    assert 1e298 < found.output_error[0] < HUGE
+    network = hm.Network.random_mlp([3, 4, 2], 0)
+    plane = network.plane_through([0, 0, 0], [1e200, 0, 0], [0, 1e200, 0])
+    coordinates, away = plane.project([[1e200, 0, 1e200], [0, 0, 1e-200]])
+    assert np.isfinite(coordinates).all()
+    assert away.tolist() == [1e200, 1e-200]
+
+
+def test_numbers_with_thousands_of_digits_are_named():
+    for number in (10**400, 10**5000, -(10**5000), Fraction(10**5000, 3)):
+        with pytest.raises(NotFiniteError, match="must fit into float64, but holds about 1e"):
+            hm.Affine([[number]], [0])
+        with pytest.raises(NotFiniteError, match="must fit into float64"):
+            hm.Box([0], [abs(number)])
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: hm.verification.inputs(10**40),
+        lambda: hm.targets.depth_separation(10**40),
+        lambda: hm.training.examples("kth:2", 4, 10**40),
+        lambda: hm.geometry.vertices_from_subsets(np.eye(3)[None] * [[[1.0]], [[2.0]]], n_samples=10**40),
+    ],
+)
+def test_more_numbers_than_there_is_room_for_are_refused(ask):
+    with pytest.raises(InvalidInputError, match="must hold at most"):
+        ask()

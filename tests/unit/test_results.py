@@ -400,6 +400,8 @@ def test_a_file_of_an_earlier_version_is_read_and_written_again_with_the_same_co
         before["attention"]["null_keys"] = 0  # every key was a token then
     if kind == "CellCount":
         before["n_zero"] = 0  # zeros were not proven then
+    if kind != "TrainingResult":
+        before = results._untimed(before)  # how long it took was written then
     np.testing.assert_equal(after, before)
 
 

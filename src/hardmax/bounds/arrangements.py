@@ -8,11 +8,19 @@ with ranks is 40, and the maximum is 34 (docs/theorems-extremal.md, Theorem 11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from math import comb, prod
 
 from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
-from hardmax.bounds.large_integers import positive, whole_numbers
+from hardmax.bounds.large_integers import (
+    binomial_digits,
+    check_digits,
+    log10_of,
+    positive,
+    readable,
+    whole_numbers,
+)
 from hardmax.errors import InvalidInputError
 
 
@@ -43,22 +51,32 @@ def zaslavsky(n: int, d: int, *, central: bool = False) -> int:
     """
     n, d = positive("n", n, least=0), positive("d", d, least=0)
     if not central:
-        return binomial_sums(n, d)[-1]
-    return 1 if n == 0 or d == 0 else 2 * binomial_sums(n - 1, d - 1)[-1]
+        return _binomial_sum(n, d)
+    return 1 if n == 0 or d == 0 else 2 * _binomial_sum(n - 1, d - 1)
 
 
-def binomial_sums(n: int, top: int) -> list[int]:
+def binomial_sums(n: int, top: int) -> Iterator[int]:
     r"""The partial sums :math:`\sum_{i \le j} \binom{n}{i}` for j = 0, ..., min(n, top).
 
-    >>> binomial_sums(3, 5)
+    >>> list(binomial_sums(3, 5))
     [1, 4, 7, 8]
     """
-    term, total, sums = 1, 1, [1]
-    for j in range(min(n, top)):
+    top = min(n, top)
+    check_digits(binomial_digits(n, min(top, n // 2)), (top + 1) * (1 + n.bit_length() // 30))
+    term = total = 1
+    yield total
+    for j in range(top):
         term = term * (n - j) // (j + 1)
         total += term
-        sums.append(total)
-    return sums
+        yield total
+
+
+def _binomial_sum(n: int, top: int) -> int:
+    """The last of them; the sum over all subsets is a power of two."""
+    if top >= n:
+        check_digits(binomial_digits(n, n // 2))
+        return 1 << n
+    return deque(binomial_sums(n, top), maxlen=1).pop()
 
 
 BEST_FOUND: dict[tuple[int, ...], int] = {(2, 3, 3): 34}
@@ -102,16 +120,20 @@ def mlp_bounds(widths: Sequence[int]) -> RegionBounds:
             f"widths must hold the input dimension and at least one hidden width, but was {list(widths)}."
         )
     d, hidden = widths[0], widths[1:]
-    rank_aware = [1] * (d + 1)
+    rank = min(d, hidden[0])  # inputs that no unit of the first layer tells apart do not count
+    factors = [zaslavsky(n, d) for n in hidden]
+    digits = sum(map(log10_of, factors))
+    check_digits(digits, 64 * rank * len(hidden))  # products of long numbers, all of which are kept
+    rank_aware = [1] * (rank + 1)
     for n in reversed(hidden):
         rank_aware = rank_aware_step(n, rank_aware, lambda dimension: 1)
-    product, best = prod(zaslavsky(n, d) for n in hidden), BEST_FOUND.get(widths)
-    most = rank_aware[d]
+    product, best = prod(factors), BEST_FOUND.get(widths)
+    most = rank_aware[rank]
     printed = Printed(
         "Example III.3",
         "product of R(n, d), called the theoretical maximum",
         PrintedForm.HOLDS if product == most else PrintedForm.FALSE,
-        "" if product == most else f"as a maximum: no network has more than {most}",
+        "" if product == most else f"as a maximum: no network has more than {readable(most)}",
         product,
     )
     hypotheses = "ReLU layers one after the other, biases free"
@@ -151,10 +173,11 @@ def rank_aware_step(n: int, following: Sequence[int], routing: Callable[[int], i
     [1, 16, 40]
     """
     top = len(following) - 1
-    sums = binomial_sums(n, top)
-    shrunk = [0]  # partial sums of C(n, k) B(k): the terms whose image has dimension k = n - j
+    sums = list(binomial_sums(n, top))
+    shrunk, choices = [0], 1  # partial sums of C(n, k) B(k): terms whose image has dimension k = n - j
     for k in range(min(n, top) + 1):
-        shrunk.append(shrunk[-1] + comb(n, k) * following[k])
+        shrunk.append(shrunk[-1] + choices * following[k])
+        choices = choices * (n - k) // (k + 1)
     counts = []
     for k in range(top + 1):
         total = sums[min(k, n - k)] * following[k] if k <= n else 0

@@ -8,12 +8,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from hardmax.bounds.large_integers import log10_of, readable
-from hardmax.errors import InvalidInputError
+from hardmax.bounds.large_integers import MOST_DIGITS, check_digits, log10_of, readable
+from hardmax.errors import InvalidInputError, written
 from hardmax.results import Result
 
 _LARGEST_PLAIN = 2**53  # beyond, JSON readers round
-_LONGEST_HEX = 1e7
 
 
 class Side(StrEnum):
@@ -66,7 +65,10 @@ class Printed:
     @property
     def value(self) -> int | None:
         """The form as an integer, where it is one."""
-        return None if self.base is None else int(self.base**self.power)
+        if self.base is None:
+            return None
+        check_digits(self.log10 or 0.0)
+        return int(self.base**self.power)
 
     @property
     def text(self) -> str:
@@ -119,6 +121,7 @@ class Bound:
     @cached_property
     def value(self) -> int:
         """The bound as an integer; it may have a hundred thousand digits."""
+        check_digits(self.log10)
         return int(self._known() ** self.power)
 
     @property
@@ -227,7 +230,9 @@ class RegionBounds(Result):
         return {**super().to_dict(), "bounds": described}
 
     def _summary(self) -> str:
-        sizes = ", ".join(f"{name}={value}" for name, value in self.question.items() if value is not None)
+        sizes = ", ".join(
+            f"{name}={written(value)}" for name, value in self.question.items() if value is not None
+        )
         known = [bound.text for bound in self._lower[-1:] if bound.base is not None]
         between = f"between {known[0]} and" if known else "at most"
         if known == [self.upper.text]:
@@ -259,6 +264,6 @@ def _numbers(item: Bound | Printed) -> dict[str, Any]:
     if item.base is None:
         log10 = item.log10 if isinstance(item, Printed) else None
         return {"text": None if log10 is None else item.text, "log10": log10, "hex": None, "value": None}
-    value = item.value if log10_of(item.base or 1, item.power) < _LONGEST_HEX else None
+    value = item.value if log10_of(item.base or 1, item.power) <= MOST_DIGITS else None
     plain = value if value is not None and value <= _LARGEST_PLAIN else None
     return {"text": item.text, "log10": item.log10, "hex": _hex(value), "value": plain}

@@ -9,13 +9,23 @@ a layer into heads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import comb, prod
 from typing import Any, ClassVar, Self
 
 from hardmax.bounds.arrangements import zaslavsky
-from hardmax.bounds.large_integers import dimension, log10_of, positive, readable, whole_numbers
+from hardmax.bounds.large_integers import (
+    binomial_digits,
+    check_digits,
+    dimension,
+    log10_of,
+    positive,
+    readable,
+    whole_numbers,
+)
 from hardmax.errors import InvalidInputError
 from hardmax.results import Result
 
@@ -49,16 +59,17 @@ class Heads:
         walls = [keys - 1 for keys in self.winners if keys > 1]
         if not walls:
             return 1
-        total = _symmetric_sum(walls, self.top)
+        total = symmetric_sum(walls, self.top)
         return total if self.biased else total + comb(len(walls) - 1, self.span - 1)
 
-    def on_subspace(self, dimension: int) -> int:
-        """The largest number of cells that an affine subspace of the space meets.
+    def on_subspaces(self, d: int) -> list[int]:
+        """The largest number of cells that an affine subspace of dimension 0, 1, ..., d meets.
 
         Linear scores are affine on a subspace that misses the origin.
         """
-        there = Heads(self.winners, self.long, min(self.span, dimension), biased=True)
-        return min(self.maximum, there.maximum)
+        walls, most = [keys - 1 for keys in self.winners if keys > 1], self.maximum
+        there = [min(most, total) for total in symmetric_sums(walls, min(self.span, d))]
+        return there + there[-1:] * (d + 1 - len(there))
 
 
 def heads_of(
@@ -192,17 +203,44 @@ def pair_arrangement(n_tokens: int, heads: int, d: int, *, biased: bool = False)
     return zaslavsky(n, dimension("d", d), central=not biased)
 
 
-def _symmetric_sum(values: Sequence[int], top: int) -> int:
-    r"""The sum of the elementary symmetric polynomials :math:`e_0, \dots, e_{top}` of the values."""
+def symmetric_sum(values: Sequence[int], top: int) -> int:
+    r"""The sum of the elementary symmetric polynomials :math:`e_0, \dots, e_{top}` of the values, at least 1.
+
+    >>> symmetric_sum([2, 2, 2], 2), symmetric_sum([1, 2, 3], 5)
+    (19, 24)
+    """
     if top >= len(values):
-        return prod(value + 1 for value in values)
-    if len(set(values)) == 1:
-        return sum(comb(len(values), j) * values[0] ** j for j in range(top + 1))
+        factors = Counter(value + 1 for value in values)
+        check_digits(sum(n * log10_of(factor) for factor, n in factors.items()), len(factors))
+        return prod(factor**n for factor, n in factors.items())
+    return deque(symmetric_sums(values, top), maxlen=1).pop()
+
+
+def symmetric_sums(values: Sequence[int], top: int) -> Iterator[int]:
+    r"""The sums :math:`e_0 + \dots + e_j` of elementary symmetric polynomials of the values, j up to ``top``.
+
+    >>> list(symmetric_sums([2, 2, 2], 2)), list(symmetric_sums([1, 2, 3], 5))
+    ([1, 7, 19], [1, 7, 18, 24])
+    """
+    n, top = len(values), min(top, len(values))
+    largest = max(values, default=1)
+    digits = binomial_digits(n, min(top, n // 2)) + top * log10_of(largest)
+    steps = (top + 1) * (1 + largest.bit_length() // 30)
+    if len(set(values)) <= 1:
+        check_digits(digits, steps)
+        term = total = 1
+        yield total
+        for j in range(top):
+            term = term * (n - j) // (j + 1) * values[0]
+            total += term
+            yield total
+        return
+    check_digits(digits, n * steps)
     sums = [1] + [0] * top
     for value in values:
         for j in range(top, 0, -1):
             sums[j] += value * sums[j - 1]
-    return sum(sums)
+    yield from accumulate(sums)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,13 +9,13 @@ are classical, in ``docs/theorems.md``, Theorem 6.
 from __future__ import annotations
 
 from fractions import Fraction
-from math import comb
+from math import comb, log10
 
 from hardmax.bounds.arrangements import zaslavsky
 from hardmax.bounds.bound import Bound, RegionBounds, Side
 from hardmax.bounds.heads import pair_arrangement
-from hardmax.bounds.large_integers import dimension, positive
-from hardmax.errors import InvalidInputError
+from hardmax.bounds.large_integers import binomial_digits, check_digits, dimension, positive
+from hardmax.errors import InvalidInputError, written
 
 
 def order_k_bounds(
@@ -52,7 +52,8 @@ def order_k_bounds(
     """
     n, d, k = positive("n_tokens", n_tokens), dimension("d", d), positive("k", k)
     if k > n:
-        raise InvalidInputError(f"k must be at most n_tokens ({n}), but was {k}.")
+        raise InvalidInputError(f"k must be at most n_tokens ({written(n)}), but was {written(k)}.")
+    check_digits(binomial_digits(n, k), min(k, n - k) + 1)
     affine = bool(biased or voronoi)
     bounds = _upper_bounds(n, d, k, affine)
     if voronoi and d <= 2:
@@ -113,6 +114,7 @@ def _upper_bounds(n: int, d: int, k: int, affine: bool) -> list[Bound]:
         )
     if d + affine == 3 and n > 3:
         formula = "1 + (n + e)/2, n = N (k + 1)^(k + 1) / (2 (k - 1)^(k - 1)), e = small_sets"
+        check_digits(2 * (small + 1) * log10(small + 1), 10_000)  # a fraction in lowest terms
         corners = Fraction(n * (small + 1) ** (small + 1), 2 * (small - 1) ** (small - 1))
         ends = _planar_sets(n, small) if affine else 2
         value = int(1 + (corners + ends) / 2)

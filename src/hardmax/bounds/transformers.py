@@ -10,12 +10,20 @@ sawtooth of Theorem V.7, with the factor :math:`2^{dL}` that the paper drops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb, lgamma, log10, prod
+from math import lgamma, log10, prod
 
 from hardmax.bounds.arrangements import rank_aware_step, zaslavsky
 from hardmax.bounds.bound import Bound, Printed, PrintedForm, RegionBounds, Side
-from hardmax.bounds.heads import Heads, heads_of, pair_arrangement
-from hardmax.bounds.large_integers import dimension, log10_of, positive, readable
+from hardmax.bounds.heads import Heads, heads_of, pair_arrangement, symmetric_sum
+from hardmax.bounds.large_integers import (
+    LARGEST_POWER,
+    check_digits,
+    dimension,
+    log10_of,
+    positive,
+    readable,
+)
+from hardmax.errors import InvalidInputError, written
 
 _MOST_DIGITS = 3e8  # dimension times depth times digits beyond which the count with ranks is not worth it
 _LOG10_E = 0.4342944819032518
@@ -82,11 +90,14 @@ def region_bounds(
     """
     n, d = positive("n_tokens", n_tokens), dimension("d_model", d_model)
     heads, depth = positive("heads", heads), positive("depth", depth)
+    if depth > LARGEST_POWER:
+        raise InvalidInputError(f"depth must be at most 10^40, but was {written(depth)}.")
     d_ff = positive("d_ff", d_ff, least=0)
     linear, affine = (
         heads_of(n, heads, d, biased=with_bias, d_head=d_head, ranks=ranks, key_span=key_span)
         for with_bias in (False, True)
     )
+    check_digits(d * (log10(heads) + 2 * log10(n) + log10(max(d_ff, 1))), d)
     scores = affine if biased else linear
     fold = zaslavsky(d_ff, d)
     block = scores.maximum * fold
@@ -195,7 +206,7 @@ def _multi_head(name: str, scores: Heads, n: int, heads: int, d: int, key_span: 
         half = d // 2
         formula = "O((N H)^floor(d/2)) for H > d"
         forms.append(_upper_form("Theorem V.2", formula, half, exponent, (n * heads) ** half))
-    appendix = sum(comb(heads - 1, k) * n ** (k + 1) for k in range(min(d, heads)))
+    appendix = n * symmetric_sum([n] * (heads - 1), min(d, heads) - 1)
     if appendix < most:
         verdict, reason = PrintedForm.FALSE, "it is stated for linear scores and less than the maximum here"
     else:
@@ -234,7 +245,7 @@ def _naive(n: int, heads: int, d: int, biased: bool) -> Bound:
 
 
 def _feed_forward(d_ff: int, d: int, fold: int) -> Bound:
-    log_printed = d * (_LOG10_E + log10(d_ff / d)) if d_ff else None
+    log_printed = d * (_LOG10_E + log10(d_ff) - log10(d)) if d_ff else None
     if log_printed is None:
         verdict, reason = PrintedForm.SILENT, "there is no ReLU layer"
     elif log_printed < log10_of(fold):
@@ -330,7 +341,7 @@ def _rank_aware(scores: Heads, d: int, d_ff: int, depth: int, block: int) -> Bou
     base, power = block, depth
     digits = log10_of(block, depth)
     if 0 < d_ff < 2 * d and d * depth * digits < _MOST_DIGITS:  # else nothing is gained, or it takes too long
-        routing = [scores.on_subspace(k) for k in range(d + 1)]
+        routing = scores.on_subspaces(d)
         counts = [1] * (d + 1)
         for _ in range(depth):
             counts = rank_aware_step(d_ff, counts, routing.__getitem__)

@@ -208,4 +208,4 @@ def naming(*paths: Path | None) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         files = ", ".join(str(path) for path in paths if path is not None)
-        raise type(error)(f"{files}: {error}") from error
+        raise error.about(files) from error

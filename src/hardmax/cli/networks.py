@@ -112,7 +112,7 @@ def _described(text: str) -> Network:
         flags = {name: word == "yes" for name, word in words.items()}
         return hm.Network.random(**numbers, **flags, rng=seed)
     except HardmaxError as error:
-        raise type(error)(f"{text}: {error}") from error
+        raise error.about(text) from error
 
 
 def _taken_apart(text: str, rest: str) -> tuple[list[int], dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 import hardmax as hm
 from hardmax.bounds.large_integers import readable
@@ -447,7 +449,9 @@ def _size(result: RegionSet, i: int) -> float:
     if result.d == 1:
         return float(corners.max() - corners.min())
     x, y = (corners - corners[0]).T
-    return 0.5 * abs(float(x[:-1] @ y[1:] - y[:-1] @ x[1:]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        area = 0.5 * abs(float(x[:-1] @ y[1:] - y[:-1] @ x[1:]))
+    return area if math.isfinite(area) else math.inf  # beyond float64
 
 
 def _how_sure(found: Any) -> str:

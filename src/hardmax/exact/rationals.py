@@ -8,6 +8,7 @@ cannot make falls back on the companion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -303,4 +304,4 @@ def _as_fraction(value: Any, name: str, index: tuple[int, ...]) -> Fraction:
 
 
 def _log10(fraction: Fraction) -> int:
-    return len(str(abs(fraction.numerator) // fraction.denominator)) - 1
+    return math.floor(math.log10(abs(fraction.numerator) // fraction.denominator))

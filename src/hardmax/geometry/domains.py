@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, EmptyDomainError, InvalidInputError, written
 from hardmax.exact.rationals import ExactArray, as_exact
+from hardmax.randomness import MOST_EXACT, check_room
 from hardmax.untrusted import ratio_of, ratio_text
 
 
@@ -127,7 +128,8 @@ class Box(_Halfspaces):
     def cube(cls, d: int, low: Any, high: Any) -> Box:
         """The cube :math:`[low, high]^d`."""
         if d < 1:
-            raise InvalidInputError(f"d must be at least 1, but was {d}.")
+            raise InvalidInputError(f"d must be at least 1, but was {written(d)}.")
+        check_room("the corners", d, 2, most=MOST_EXACT)
         return cls([low] * d, [high] * d)
 
     @property

@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.bounds.large_integers import dimension, positive, whole_numbers
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.minkowski import as_heads, minkowski_vertices, mixed_counts
-from hardmax.randomness import generator_of
+from hardmax.randomness import MOST_EXACT, check_room, generator_of
 from hardmax.results import Result
 
 _STEP, _FROM, _TO = 1 / 64, -10.0, 14.0  # of the trapezoidal rule, whose error falls like exp(-2 pi^2 / step)
@@ -162,8 +162,9 @@ def vertices_from_subsets(
             )
         drawn = list(combinations(range(H), size))
     else:
-        draws = range(positive("n_samples", n_samples, least=2))
-        drawn = [tuple(sorted(generator.choice(H, size, replace=False).tolist())) for _ in draws]
+        n_drawn = positive("n_samples", n_samples, least=2)
+        check_room("the sets of heads", n_drawn, size, most=MOST_EXACT)
+        drawn = [tuple(sorted(generator.choice(H, size, replace=False).tolist())) for _ in range(n_drawn)]
     _check_position(sets, values, size, 0 if biased else 1, generator)
     counts: dict[tuple[int, ...], int] = {(): 1}
     for subset in {part for group in drawn for j in range(1, size + 1) for part in combinations(group, j)}:

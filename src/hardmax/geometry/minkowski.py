@@ -54,6 +54,7 @@ from hardmax.geometry.feasibility.rational_programs import Separation, separate_
 from hardmax.geometry.scores import Scores
 from hardmax.limits import Clock
 from hardmax.progress import Progress, shown
+from hardmax.randomness import MOST_EXACT, check_room
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
@@ -432,9 +433,11 @@ def parabolic_heads(
     >>> minkowski_vertices(sets).count
     92
     """
-    from hardmax.bounds import vertex_maximum
+    from hardmax.bounds.large_integers import dimension, positive
 
-    vertex_maximum(n_tokens, heads, d, biased=biased)  # the same conditions on the arguments
+    sizes = positive("n_tokens", n_tokens), positive("heads", heads), dimension("d", d)
+    check_room("keys", *sizes, most=MOST_EXACT)
+    check_room("keys, in words of 64 bits,", *sizes, 1 + d * heads.bit_length() // 64)
     k = d if biased else d - 1
     spacing = _odd_prime_above(heads)
     sets, biases = [], []

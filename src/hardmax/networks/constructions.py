@@ -32,6 +32,7 @@ from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine, Block, FeedForward
 from hardmax.networks.network import Network
 from hardmax.networks.random_networks import check_size
+from hardmax.randomness import MOST_EXACT, check_room
 
 Variant = Literal["plain", "ffn_skip", "bias_free", "genuine", "narrow", "rounded"]
 Matrix = NDArray[np.object_]
@@ -85,6 +86,7 @@ def sawtooth_network(d: int, n_tokens: int, teeth: int, depth: int, *, variant: 
     """
     for name, value in (("d", d), ("n_tokens", n_tokens), ("teeth", teeth), ("depth", depth)):
         check_size(value, name, 1)
+    check_room("the network", d, n_tokens + 2 * teeth, d, depth, most=MOST_EXACT)
     if variant not in _VARIANTS:
         raise InvalidInputError(f"variant must be one of {', '.join(_VARIANTS)}, but was {variant!r}.")
     if variant == "bias_free" and d == 1:
@@ -333,7 +335,7 @@ def rounding_temperature(n_tokens: int, teeth: int) -> float:
     check_size(teeth, "teeth", 1)
     if n_tokens == 1:
         return math.inf
-    return 1 / (2 * teeth * n_tokens**2 * math.log(4 * (n_tokens - 1) ** 2))
+    return 1 / (2 * teeth * n_tokens**2) / math.log(4 * (n_tokens - 1) ** 2)  # integers of any size
 
 
 @dataclass(frozen=True, eq=False)

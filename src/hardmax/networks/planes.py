@@ -80,10 +80,11 @@ class PlaneThrough:
             raise DimensionMismatchError(
                 f"x must have {self.origin.shape[0]} columns, but has {points.shape[1]}."
             )
-        directions = self.directions.floats
+        sizes = np.abs(self.directions.floats).max(axis=1)
+        directions = self.directions.floats / sizes[:, None]  # squares of long ones would overflow
         moved = points - self.origin.floats
-        coordinates = moved @ directions.T / (directions**2).sum(axis=1)
-        return coordinates, np.linalg.norm(moved - coordinates @ directions, axis=1)
+        scaled = moved @ directions.T / (directions**2).sum(axis=1)
+        return scaled / sizes, lengths(moved - scaled @ directions)
 
     def __repr__(self) -> str:
         places = ", ".join(f"({x:.6g}, {y:.6g})" for x, y in self.points)
@@ -121,3 +122,15 @@ def _near_one(square: Fraction) -> Fraction:
     scaled = square / Fraction(4) ** exponent  # between 1/4 and 16
     mantissa = round(math.ldexp(1.0 / math.sqrt(scaled), _BITS))
     return Fraction(mantissa, 2**_BITS) / Fraction(2) ** exponent
+
+
+def lengths(rows: Floats) -> Floats:
+    """The Euclidean lengths of vectors whose squares may lie outside the range of float64.
+
+    >>> lengths(np.array([[3e200, 4e200], [3e-200, 4e-200], [0.0, 0.0]])).tolist()
+    [5e+200, 5e-200, 0.0]
+    """
+    sizes = np.abs(rows).max(axis=1, initial=0.0)
+    usable = np.where((sizes > 0.0) & np.isfinite(sizes), sizes, 1.0)
+    with np.errstate(over="ignore"):  # a length beyond float64 is infinite
+        return np.asarray(np.linalg.norm(rows / usable[:, None], axis=1) * usable)

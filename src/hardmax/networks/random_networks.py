@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, written
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Block, FeedForward
+from hardmax.randomness import check_room
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +50,8 @@ class RandomTransformer:
         check_size(self.d_ff, "d_ff", 0)
         if self.d_head is not None:
             check_size(self.d_head, "d_head", 1)
+        width = self.d if self.d_head is None else max(self.d, self.d_head)
+        check_room("the network", self.depth, self.heads * self.n_tokens + self.d_ff, 2, width)
         for name in ("score_scale", "bias_scale", "output_scale", "ffn_scale", "ffn_bias_scale"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
@@ -99,6 +102,7 @@ def mlp_layers(widths: list[int], rng: np.random.Generator) -> list[tuple[Floats
         raise InvalidInputError(f"widths must hold at least input and output, but was {widths}.")
     for i, width in enumerate(widths):
         check_size(width, f"widths[{i}]", 1)
+    check_room("the network", sum(fan_in * fan_out for fan_in, fan_out in pairwise(widths)))
     layers = []
     for fan_in, fan_out in pairwise(widths):
         w = rng.standard_normal((fan_out, fan_in)) / np.sqrt(fan_in)
@@ -112,4 +116,6 @@ def check_size(value: Any, name: str, least: int) -> None:
     >>> check_size(3, "d", 1)
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInputError(f"{name} must be a whole number of at least {least}, but was {value!r}.")
+        raise InvalidInputError(
+            f"{name} must be a whole number of at least {least}, but was {written(value)}."
+        )

@@ -187,7 +187,8 @@ def depth_separation(
     """
     place = as_domain(domain)
     move = place.kind == "cube01" if shifted is None else shifted
-    matrix = as_matrix(2.0 * np.eye(positive("d", d)), "matrix")
+    check_room("the matrix", positive("d", d), d)
+    matrix = as_matrix(2.0 * np.eye(d), "matrix")
     form = Bilinear(matrix, 2.0, -1.0, 2.0) if move else Bilinear(matrix, constant=2.0)
     return Target((Term(form, 2, "min"),), d_token=d, domain=place, name="depth separation")
 

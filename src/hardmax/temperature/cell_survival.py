@@ -25,6 +25,7 @@ from hardmax.bounds.large_integers import dimension
 from hardmax.errors import InvalidInputError
 from hardmax.networks.block import points_of
 from hardmax.networks.network import Network
+from hardmax.networks.planes import lengths
 from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.networks.signatures import Signature
 from hardmax.results import Result
@@ -151,7 +152,7 @@ def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float)
         kept=kept,
         first_change=change,
         share_kept_by_block=(kept | (change > blocks[:, None])).mean(axis=1),
-        output_error=np.linalg.norm(network(table, tau) - network(table), axis=1),
+        output_error=lengths(network(table, tau) - network(table)),
     )
 
 

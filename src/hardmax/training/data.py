@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hardmax import storage
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
+from hardmax.randomness import check_room
 from hardmax.targets import (
     Target,
     depth_separation,
@@ -184,6 +185,7 @@ def examples(
     """
     if n < 1:
         raise InvalidInputError(f"n must be a whole number, 1 or more, but was {n}.")
+    check_room("the examples", n, n_tokens)
     asked = {"target": description, "n_tokens": n_tokens, "n": n, "seed": [seed, stream], "maker": _MAKER}
     path = None if cache is None else Path(cache) / f"{content_hash(asked)}.npz"
     if path is not None and path.exists():

@@ -83,6 +83,7 @@ class TrainingResult(Result):
     """
 
     kind: ClassVar[str] = "TrainingResult"
+    _timed: ClassVar[bool] = True  # what a training costs belongs to it
     _shapes: ClassVar[dict[str, str]] = {
         "parameters": "P",
         "best_parameters": "P",

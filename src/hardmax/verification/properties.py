@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
+from hardmax.randomness import MOST_EXACT, check_room
 
 MAX_DISJUNCTS = 10_000
 MAX_NESTING = 100
@@ -181,7 +183,7 @@ def inputs(d: int) -> tuple[Linear, ...]:
     >>> (y[0] <= 3 * x[0]) & ~(y[1] > 0)
     <Condition: (-3 x0 + y0 <= 0 and y1 <= 0)>
     """
-    return tuple(Linear((("x", i, Fraction(1)),)) for i in range(d))
+    return _variables("x", d)
 
 
 def outputs(d: int) -> tuple[Linear, ...]:
@@ -192,7 +194,12 @@ def outputs(d: int) -> tuple[Linear, ...]:
     >>> outputs(2)[1] >= 3
     <Condition: -y1 + 3 <= 0>
     """
-    return tuple(Linear((("y", i, Fraction(1)),)) for i in range(d))
+    return _variables("y", d)
+
+
+def _variables(letter: str, d: int) -> tuple[Linear, ...]:
+    check_room(f"the variables {letter}", positive("d", d, least=0), most=MOST_EXACT)
+    return tuple(Linear(((letter, i, Fraction(1)),)) for i in range(d))
 
 
 def _number(value: Any) -> Fraction:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from math import comb, factorial, log2, prod
+from time import process_time
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.bounds import Bound, growth_exponent, pair_arrangement
 from hardmax.bounds.bound import PrintedForm, Side
+from hardmax.bounds.heads import symmetric_sum, symmetric_sums
 from hardmax.errors import InvalidInputError
 from hardmax.networks.constructions import best_found_mlp, tooth_units
 
@@ -589,3 +594,75 @@ def test_the_approximation_of_zaslavsky_is_only_one_for_many_hyperplanes():
         printed = found["zaslavsky"].printed[0]
         assert printed.log10 == pytest.approx(np.log10(n**2 / factorial(2)))
         assert (printed.verdict is PrintedForm.HOLDS) == close
+
+
+# Any size
+# ----------------------------------------------------------------------------------------------------
+
+HUGE = 10**40
+PLAIN = {"n_tokens": 4, "heads": 2, "d_model": 3, "d_ff": 5, "depth": 2}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        *(lambda name=name, huge=huge: hm.region_bounds(**{**PLAIN, name: huge}).to_dict()
+          for name in PLAIN for huge in (10**9, 2**63, HUGE, 10**3999)),
+        lambda: hm.region_bounds(**{**PLAIN, "heads": 100_000, "d_model": 100_000}),
+        lambda: hm.region_bounds(**{**PLAIN, "depth": HUGE}).upper.value,
+        lambda: hm.vertex_maximum(4, HUGE, 3),
+        lambda: hm.vertex_maximum(4, 10**9, 3),
+        lambda: hm.bounds.mlp_bounds([HUGE, 3]),
+        lambda: hm.bounds.mlp_bounds([10**9, 10**9]),
+        lambda: hm.bounds.mlp_bounds([100_000, 100_000, 100_000]),
+        lambda: hm.bounds.zaslavsky(HUGE, HUGE),
+        lambda: hm.bounds.order_k_bounds(HUGE, 3, HUGE // 2),
+        lambda: hm.bounds.order_k_bounds(10**6, 2, 500_000),
+        lambda: hm.bounds.pair_arrangement(HUGE, 2, 99_999),
+        lambda: hm.bounds.head_budget(10, 83_160),
+        lambda: hm.geometry.parabolic_heads(HUGE, 2, 3),
+        lambda: hm.geometry.parabolic_heads(3, HUGE, 3),
+        lambda: hm.geometry.parabolic_heads(2, 5, 100_000),
+        lambda: hm.geometry.expected_vertices(4, HUGE, 3),
+        lambda: hm.networks.sawtooth_network(2, 3, HUGE, 1),
+        lambda: hm.networks.rounding_temperature(10**400, 2),
+        lambda: hm.Network.random_mlp([2, HUGE, 1], 0),
+        lambda: hm.Network.random(2, 3, 2, HUGE, 4, 0),
+        lambda: hm.Box.cube(HUGE, 0, 1),
+    ],
+)  # fmt: skip
+def test_any_size_is_answered_or_refused_at_once(question):
+    begin = process_time()
+    with contextlib.suppress(hm.errors.InvalidInputError):
+        question()
+    assert process_time() - begin < 10
+
+
+def test_inputs_that_no_unit_tells_apart_do_not_count():
+    """The count with ranks of a wide input is that of as many inputs as the first layer has units."""
+    for hidden in ([3], [3, 4], [2, 5, 3], [4, 1, 6]):
+        wide, narrow = (hm.bounds.mlp_bounds([d, *hidden])["rank_aware"].value for d in (9, hidden[0]))
+        assert wide == narrow
+    assert hm.bounds.mlp_bounds([HUGE, 3])["rank_aware"].value == 8
+
+
+def test_four_leading_digits_at_the_largest_depth():
+    found = hm.region_bounds(**{**PLAIN, "depth": HUGE})
+    base = found.upper.base
+    with localcontext() as context:
+        context.prec = 200
+        logarithm = Decimal(base).log10() * HUGE
+        leading = 10 ** (logarithm % 1) * 1000
+    mantissa, _, exponent = found.upper.text.partition("e")
+    assert int(exponent) == int(logarithm)
+    assert int(Decimal(mantissa) * 1000) == int(leading.to_integral_value())
+
+
+def test_sums_of_products_are_those_of_the_definition():
+    rng = random.Random(0)
+    for _ in range(60):
+        values = [rng.randint(1, 3) for _ in range(rng.randint(1, 6))]
+        for top in range(len(values) + 2):
+            expected = sum(prod(part) for j in range(top + 1) for part in combinations(values, j))
+            assert symmetric_sum(values, top) == expected
+            assert list(symmetric_sums(values, top))[-1] == expected

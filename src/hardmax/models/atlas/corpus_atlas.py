@@ -33,7 +33,7 @@ from hardmax.models.reading.texts import checked_texts
 from hardmax.models.spread import MeanIntervals, mean_intervals
 from hardmax.networks.block import many
 from hardmax.progress import shown
-from hardmax.results import Result, pictures, write_csv, write_json
+from hardmax.results import Result, pictures, timeless, write_csv, write_json
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -267,8 +267,8 @@ class CorpusAtlas(Result):
         return tuple(order[:n])
 
     def to_json(self, path: str | os.PathLike[str]) -> Path:
-        """Write :meth:`summary` as strict JSON, whole or not at all."""
-        return write_json(path, self.summary())
+        """Write :meth:`summary`, without how long it took, as strict JSON, whole or not at all."""
+        return write_json(path, timeless(self.summary()))
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the table of heads, one line each; what is not a number there is empty."""

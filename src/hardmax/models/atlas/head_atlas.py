@@ -46,7 +46,7 @@ from hardmax.models.reading.sources import (
 from hardmax.models.reading.texts import is_corpus
 from hardmax.networks.block import many
 from hardmax.progress import shown
-from hardmax.results import Result, write_csv, write_json
+from hardmax.results import Result, timeless, write_csv, write_json
 
 if TYPE_CHECKING:
     from hardmax.geometry.diagrams.power_diagrams import PowerDiagram
@@ -247,8 +247,8 @@ class HeadAtlas(Result):
         }
 
     def to_json(self, path: str | os.PathLike[str]) -> Path:
-        """Write :meth:`summary` as strict JSON, whole or not at all."""
-        return write_json(path, self.summary())
+        """Write :meth:`summary`, without how long it took, as strict JSON, whole or not at all."""
+        return write_json(path, timeless(self.summary()))
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the table of heads, one line each; what is not a number there is empty."""

@@ -68,9 +68,7 @@ def over_texts(
                 try:
                     found = measure(text)
                 except (InvalidInputError, FidelityError) as error:
-                    if type(error) not in (InvalidInputError, FidelityError):
-                        raise
-                    raise type(error)(f"{name}: {error}") from error
+                    raise error.about(name) from error
                 if store is not None:
                     store.keep(text, found)
             yield found

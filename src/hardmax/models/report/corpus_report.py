@@ -34,13 +34,13 @@ from hardmax.models.reading.texts import checked_texts
 from hardmax.models.report.corpus_figures import corpus_figures
 from hardmax.models.report.corpus_page import corpus_heads_csv, corpus_page, texts_csv
 from hardmax.models.report.corpus_verdict import CorpusVerdict, corpus_verdict
-from hardmax.models.report.files import in_frame, timeless, write_report
+from hardmax.models.report.files import in_frame, write_report
 from hardmax.models.report.kept_attention import attention_places, ends_of
 from hardmax.models.report.model_report import RULES, ModelReport, check_options, text_report
 from hardmax.models.report.svg import Figure
 from hardmax.models.report.verdict import percent
 from hardmax.models.spread import mean_intervals
-from hardmax.results import Result, plain
+from hardmax.results import Result, plain, timeless
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

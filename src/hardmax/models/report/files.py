@@ -13,15 +13,6 @@ from typing import Any
 from hardmax.results import strict
 from hardmax.storage import written_whole
 
-_TIMES = ("seconds", "cpu_seconds", "forward_seconds", "ratio_to_forward_pass")
-
-
-def timeless(value: Any) -> Any:
-    """What does not depend on the clock: the same report gives the same bytes."""
-    if isinstance(value, dict):
-        return {name: timeless(item) for name, item in value.items() if name not in _TIMES}
-    return [timeless(item) for item in value] if isinstance(value, list) else value
-
 
 def write_report(
     folder: str | os.PathLike[str],

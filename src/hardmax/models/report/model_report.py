@@ -24,12 +24,12 @@ from hardmax.models.influence.interventions import CANDIDATES, can_disturb, dist
 from hardmax.models.influence.routing_flow import FlowRecorder, RolloutRecorder, RoutingRule, TokenFlow
 from hardmax.models.reading.loading import read
 from hardmax.models.reading.sources import CapturedLayer
-from hardmax.models.report.files import in_frame, timeless, write_report
+from hardmax.models.report.files import in_frame, write_report
 from hardmax.models.report.kept_attention import AttentionRecorder, KeptAttention
 from hardmax.models.report.page import figures_of, heads_csv, page
 from hardmax.models.report.svg import Figure
 from hardmax.models.report.verdict import Verdict, percent, verdict_of
-from hardmax.results import Result, plain
+from hardmax.results import Result, plain, timeless
 
 RULES = ("argmax", "top-3", "mass 0.9")
 """What heads are taken to read, if nothing else is said."""

@@ -192,7 +192,7 @@ class _Reader:
             self.refuse(what, path, str(reason))
             return next((value for value in args if isinstance(value, Tensor)), None)
         except (DimensionMismatchError, NotFiniteError) as error:
-            raise type(error)(f"{what} at {path}: {error}") from error
+            raise error.about(f"{what} at {path}") from error
         except (TypeError, IndexError):
             self.refuse(what, path, "with arguments that are not read")
             return next((value for value in args if isinstance(value, Tensor)), None)
