@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import mlp_search
 import numpy as np
+from scipy.optimize import linprog
 
 import hardmax as hm
 from hardmax.bounds import mlp_bounds, zaslavsky
@@ -59,6 +60,42 @@ def attention():
         if cells != most:
             raise SystemExit(f"{heads} heads, depth {depth}: {cells} cells, not {most}")
         yield f"| {heads} | {depth} | {most} | {cells} | {regions} |"
+
+
+def has_centred_values(lines, offsets):
+    """Whether some values of heads of two keys give every cell a centre: a linear program in floating point.
+
+    The unknowns are the sum of the points of the first keys, the step of each head and the least margin.
+    """
+    heads, cells = len(lines), set()
+    for pair in combinations(range(heads), 2):  # in general position every cell has a corner
+        corner = np.linalg.solve(lines[[*pair]], -offsets[[*pair]])
+        on = (lines @ corner + offsets > 0).astype(int)
+        for sides in product((0, 1), repeat=2):
+            on[[*pair]] = sides
+            cells.add(tuple(on.tolist()))
+    if len(cells) != zaslavsky(heads, 2):
+        raise SystemExit(f"{heads} lines: {len(cells)} cells, not {zaslavsky(heads, 2)}")
+    rows, right = [], []
+    for cell in cells:
+        for on, normal, offset in zip(cell, lines, offsets, strict=True):
+            sign = 2 * on - 1
+            rows.append([*(-sign * np.outer([1, *cell], normal)).ravel(), 1])
+            right.append(sign * offset)
+    cost = np.zeros(2 * heads + 3)
+    cost[-1] = -1
+    bounds = [(None, None)] * (2 * heads + 2) + [(None, 1)]
+    return linprog(cost, A_ub=rows, b_ub=right, bounds=bounds).x[-1] > 1e-7
+
+
+def arrangements(number=200):
+    rng = np.random.default_rng(0)
+    for heads in (3, 4, 5, 6):
+        found = 0
+        for _ in range(number):
+            angles, offsets = rng.uniform(0, 2 * np.pi, heads), rng.standard_normal(heads)
+            found += has_centred_values(np.stack([np.cos(angles), np.sin(angles)], axis=1), offsets)
+        yield f"| {heads} | {number} | {found} |"
 
 
 def line():
@@ -118,6 +155,8 @@ def main() -> None:
             "| lines | networks tried | most cells found | proven bound |", searched(options.seconds)),
         "Attention in the plane, two keys per head": (
             "| heads | layers | maximum | cells counted | regions counted |", attention()),
+        "Random lines of heads with two keys: those with values that centre every cell": (
+            "| heads | arrangements | centred |", arrangements()),
         "Transformers on the line": (
             "| N | H | units | blocks | maximum | cells counted |", line()),
         "Too few heads: refutations": (
