@@ -429,7 +429,7 @@ def kills(number: int) -> tuple[str, list[str], int]:
                 after = runs(log) if log.exists() else Counter()
                 if repeated := [n for n in done if after[n] != before[n]]:
                     problems.append(f"finished jobs ran again: {repeated}")
-                if (folder / "out" / "tiny").exists():
+                if (folder / "out" / "tiny" / "study.json").exists():  # before it, nothing was run
                     store = RunStore(folder / "out" / "tiny")
                     done, before = {row.job["n"] for row in store.rows("finished")}, after
                     problems += [f"damaged: {each}" for each in store.damaged()]
