@@ -3,13 +3,11 @@
 Importing takes a moment, and an interrupt may come in it: it ends like any later one.
 """
 
-import _thread
 import os
 import sys
-import threading
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
+# Nothing else is imported before an interrupt can be answered.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
@@ -22,6 +20,8 @@ def run() -> None:
 
         main(prog_name="hardmax")
     except KeyboardInterrupt:
+        from contextlib import suppress
+
         with suppress(OSError):
             os.write(2, b"hardmax: interrupted.\n")
         sys.exit(130)  # as in hardmax.cli
@@ -32,6 +32,10 @@ def _interrupt_again(lost: "UnraisableHookArgs") -> None:
     if not issubclass(lost.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return
+    import _thread
+    import threading
+    from contextlib import suppress
+
     later = threading.Timer(0.01, _thread.interrupt_main)
     later.daemon = True
     with suppress(RuntimeError):  # the process is ending anyway

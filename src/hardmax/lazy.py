@@ -7,13 +7,12 @@ Scientific Python. A name is then imported from its module the first time it is 
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
 
-_PUBLIC = re.compile(r"^from ([\w.]+) import (\w+) as \2$", re.MULTILINE)
+# Nothing else is imported here: it takes time in which Python itself answers Ctrl-C, with a traceback.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def attach(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
@@ -27,10 +26,16 @@ def attach(package: str) -> tuple[Callable[[str], object], Callable[[], list[str
     (<class 'hardmax.geometry.domains.Box'>, True)
     """
     module = sys.modules[package]
-    stub = Path(str(module.__file__)).with_suffix(".pyi")
-    home_of = {name: home for home, name in _PUBLIC.findall(stub.read_text("utf-8"))}
+    home_of: dict[str, str] = {}
+    with open(f"{module.__file__}i", encoding="utf-8") as stub:
+        for line in stub:
+            match line.split():
+                case ["from", home, "import", name, "as", again] if name == again:
+                    home_of[name] = home
 
     def load(name: str) -> object:
+        from importlib import import_module
+
         home = home_of.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
