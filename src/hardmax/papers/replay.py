@@ -95,10 +95,10 @@ def number(value):
     if fits and re.fullmatch(r"-?0x[01]\.[0-9a-f]{1,13}p[+-][0-9]{1,4}", value, re.ASCII):
         try:
             double = float.fromhex(value)
+            if double.hex() == value and (double != 0 or value[0] != "-"):
+                return Fraction(double)
         except OverflowError:
-            double = float("inf")
-        if double.hex() == value and (double != 0 or value[0] != "-"):
-            return Fraction(double)
+            pass
     raise Rejected(f"{shown(value)} is no exact number")
 
 
@@ -1827,6 +1827,8 @@ def hard_for_one_layer(data):
     for given in (first, second):
         tokens = shaped(given, len(items(given, 4, 16)), 3)
         require(all(abs(x) <= 1 for token in tokens for x in token), "a token outside [-1, 1]^3")
+        short = all(dot(token, token) <= 1 + Fraction(1, 10**9) for token in tokens)  # up to rounding
+        require(short, "a token of norm above 1")
         targets.append(min(2 * (1 + dot(x, y)) for x in tokens for y in tokens))
         seen.append(
             [sorted(dot(row, token) for token in tokens) for rows in (queries, *maps) for row in rows]
@@ -1953,7 +1955,7 @@ def three_exponents(data):
         tokens, k, n = (whole(value, 1, 4096) for value in items(case, 3, 3))
         require(2 <= k < tokens, "k must be at least 2 and below T")
         informal, formal, proof = (Fraction(tokens - k + i, n + 1) - 1 for i in (-1, 0, 1))
-        require(informal < formal < proof, "the exponents are not in order")
+        require(0 < informal < formal < proof, "the exponents are not positive, or not in order")
         found.append([text(informal), text(formal), text(proof)])
     return {"exponents": found}
 
