@@ -224,7 +224,6 @@ def shown(value: Any) -> str:
         line = ascii(value) if isinstance(value, str) else json.dumps(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError):  # an integer may have more digits than Python prints
         line = f"a {type(value).__name__}"
-    line = line.replace("\x7f", "\\u007f")  # the one control character that JSON leaves as it is
     return line if len(line) <= 200 else f"{line[:200]}..."
 
 
