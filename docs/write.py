@@ -133,7 +133,7 @@ def claims_page(entries) -> str:
         "A certificate names its claim and its verdict, and `replay.py` has a rule for each claim: what the "
         "data must be, what is computed, and what the verdict needs of it. The file is published by its "
         f"SHA-256, `{PUBLISHED.read_text().split()[0]}` (`docs/replay.sha256`), so that nobody needs to run "
-        "the copy that came with the data. More than 150 forged certificates are refused by a test; of 5,000 "
+        "the copy that came with the data. More than 200 forged certificates are refused by a test; of 5,000 "
         "random mutations (`tests/scripts/certificate_mutations.py`) none is accepted unless its data still "
         "prove the claim.\n",
         "Counted by `hardmax claims count`, the statements of each paper apart from our own (corrections, "

@@ -159,9 +159,9 @@ def replay_certificates(paths: Sequence[Path], as_json: bool) -> int:
     from hardmax.papers import replay
 
     files = list(replay.files_in([str(path) for path in paths]))
-    if not files:
+    if bare := [path for path in files if path.is_dir()]:
         raise InvalidInputError(
-            f"there is no certificate in {', '.join(map(str, paths))}; "
+            f"there is no certificate in {', '.join(map(str, bare))}; "
             "try: hardmax claims check --certificates DIR."
         )
     results = []

@@ -594,7 +594,7 @@ def exact(value: Any) -> Any:
     if isinstance(value, Fraction):
         return int(value) if value.denominator == 1 else str(value)
     if isinstance(value, float):
-        return value.hex()
+        return (value + 0.0).hex()  # minus zero is written as zero
     if isinstance(value, Mapping):
         return {str(key): exact(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

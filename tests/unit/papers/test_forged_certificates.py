@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from hardmax.cli import main
-from hardmax.networks.constructions import sawtooth_network
+from hardmax.networks.constructions import genuine_sawtooth, narrow_sawtooth, sawtooth_network
 from hardmax.papers import replay
-from hardmax.papers.ledger import Verdict, all_claims, network_record
+from hardmax.papers.ledger import Verdict, all_claims, exact, network_record
 from hardmax.papers.paper import papers
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -131,6 +131,18 @@ def flat_teeth(_):
     }  # fmt: skip
 
 
+def one_layer(claim: str, build: Any, width: int):
+    """A transformer of one layer: it does not show that the next layer meets what it needs."""
+
+    def forge(records):
+        layer, tokens = build(2, 3, 1)
+        names = ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")
+        parts = {"tokens": tokens, "size": [2, 3, 1, 1], **{name: getattr(layer, name) for name in names}}
+        return {**records[claim], "data": exact(parts), "expected": {"signatures": 36, "width": width}}
+
+    return forge
+
+
 def slow_case(_):
     """Two lists of numbers with denominators that have nothing in common: sums have 30,000 digits."""
     weights = [f"1/{10**100 + k}" for k in range(300)]
@@ -152,6 +164,7 @@ def winner_named(rename):
 
 FIG4, POWER, HESSIAN = "tropical.fig4_216", "tropical.pow_512_8", "tropical.lse_hess_paper"
 LOWER, PAIR = "infoflow.t1.lower", "infoflow.t2.pair"
+INTERIOR = "tropical.fig6b_interior_explanation"
 HOLDS = str(Verdict.PROVED)
 
 FORGERIES = {
@@ -444,8 +457,436 @@ FORGERIES = {
 }  # fmt: skip
 
 
+FORGERIES |= {  # instances outside the hypotheses, and numbers written in odd ways
+    "two points on a line": instance(
+        "tropical.zaslavsky",
+        {"cells": 3, "maximum": 3},
+        hyperplanes=[[1, 0], [1, -1]],
+        points=[[-1], ["1/2"], [2]],
+    ),
+    "a polytope without inner exponents": instance(
+        "tropical.newton_characterises",
+        {"winning": [[0, 1, 2], [0, 2], [0, 1]]},
+        diagrams=[
+            {"scores": [[0, 0], [1, 5], [2, 0]], "winners": {"0": [-6], "1": [0], "2": [6]}, "losers": {}},
+            {
+                "scores": [[0, 0], [1, -5], [2, 0]],
+                "winners": {"0": [-1], "2": [1]},
+                "losers": {"1": ["1/2", 0, "1/2"]},
+            },
+            {"scores": [[0, 0], [2, 0]], "winners": {"0": [-1], "1": [1]}, "losers": {}},
+        ],
+    ),
+    "two coefficients that agree": instance(
+        "tropical.def_iii7",
+        {"winners": [[0], [1], [2]]},
+        scores=[[-1, 0], [0, 1], [1, 0]],
+        points=[[-2], [0], [2]],
+    ),
+    "four terms": instance(
+        "tropical.def_iii7",
+        {"winners": [[0], [1], [2]]},
+        scores=[[-1, 0], [0, 1], [1, "1/2"], [2, -5]],
+        points=[[-2], [0], [1]],
+    ),
+    "three keys for two": instance(
+        "tropical.loglift_same_walls",
+        {"values": [0, 0, 1], "winners": [[0], [0], [0]]},
+        keys=[[-1], [0], [1]],
+        log_values=[0, 0, 2],
+        points=[[-2], ["-3/2"], ["-1/2"]],
+    ),
+    "output weights of one sign": instance(
+        "tropical.ffn_is_trop_poly",
+        {"values": [0, 0, -1]},
+        network=[
+            {"block": "FeedForward", "w_in": [[1]], "b_in": [0], "w_out": [[-1]], "b_out": [0], "skip": False}
+        ],
+        points=[[-1], [0], [1]],
+    ),
+    "three keys that jump": instance(
+        "tropical.cpwl_closure",
+        {"cells": 2, "regions": 2, "jumps": 1},
+        network=[
+            {
+                "block": "Attention",
+                "scores": [[[-1], [0], [1]]],
+                "biases": [[0, 0, 0]],
+                "outputs": [[[-1], [0], [1]]],
+                "skip": True,
+            }
+        ],
+        interval=[-4, 4],
+    ),
+    "keys on a line": instance(
+        "tropical.cell_nonempty_iff_vertex",
+        {"winning": [[0, 2]]},
+        diagrams=[
+            {
+                "scores": [[-1, 0], [0, 0], [1, 0]],
+                "winners": {"0": [-1], "2": [1]},
+                "losers": {"1": ["1/2", 0, "1/2"]},
+            }
+        ],
+    ),
+    "light keys on a line": instance(
+        "tropical.fig3_caption",
+        {"winning": [[0, 2], [0, 2]]},
+        diagrams=[
+            {
+                "scores": [[-1, 0], [5, 0], [10, 0]],
+                "winners": {"0": [-1], "2": [1]},
+                "losers": {"1": ["5/11", 0, "6/11"]},
+            },
+            {
+                "scores": [[-1, 0], [5, 0], [10, 0]],
+                "winners": {"0": [-2], "2": [1]},
+                "losers": {"1": ["5/11", 0, "6/11"]},
+            },
+        ],
+    ),
+    "a gain of zero": instance(
+        "tropical.layernorm_norms_keys",
+        {"squared_norms": [4, 4, 4], "with_gain": [3, "51/25", "99/25"]},
+        gain=[0, 1, 1, 1],
+    ),
+    "a gain that is negative": instance(
+        "tropical.layernorm_norms_keys",
+        {"squared_norms": [4, 4, 4], "with_gain": [7, "247/25", "103/25"]},
+        gain=[-2, 1, 1, 1],
+    ),
+    "three keys in a block": instance(
+        "tropical.block_is_refinement",
+        {"block": 4, "refinement": 3},
+        network=[
+            {
+                "block": "Attention",
+                "scores": [[[-1], [0], [1]]],
+                "biases": [[0, 0, 0]],
+                "outputs": [[[3], [1], [0]]],
+                "skip": True,
+            },
+            {
+                "block": "FeedForward",
+                "w_in": [[1]],
+                "b_in": [-1],
+                "w_out": [[1]],
+                "b_out": [0],
+                "skip": False,
+            },
+        ],
+        interval=[-4, 4],
+    ),
+    "two units in a block": instance(
+        "tropical.block_is_refinement",
+        {"block": 6, "refinement": 4},
+        network=[
+            {
+                "block": "Attention",
+                "scores": [[[-1], [1]]],
+                "biases": [[0, 0]],
+                "outputs": [[[3], [0]]],
+                "skip": True,
+            },
+            {
+                "block": "FeedForward",
+                "w_in": [[1], [1]],
+                "b_in": [-1, -2],
+                "w_out": [[1, 1]],
+                "b_out": [0],
+                "skip": False,
+            },
+        ],
+        interval=[-4, 4],
+    ),
+    "a head that routes to one key only": instance(
+        "tropical.block_is_refinement",
+        {"block": 1, "refinement": 2},
+        network=[
+            {
+                "block": "Attention",
+                "scores": [[[-1], [1]]],
+                "biases": [[100, 0]],
+                "outputs": [[[9], [0]]],
+                "skip": True,
+            },
+            {
+                "block": "FeedForward",
+                "w_in": [[1]],
+                "b_in": [-1],
+                "w_out": [[1]],
+                "b_out": [0],
+                "skip": False,
+            },
+        ],
+        interval=[-4, 4],
+    ),
+    "a fold outside the interval": instance(
+        "tropical.block_is_refinement",
+        {"block": 3, "refinement": 2},
+        network=[
+            {
+                "block": "Attention",
+                "scores": [[[-1], [1]]],
+                "biases": [[0, 0]],
+                "outputs": [[[9], [0]]],
+                "skip": True,
+            },
+            {
+                "block": "FeedForward",
+                "w_in": [[1]],
+                "b_in": [-6],
+                "w_out": [[1]],
+                "b_out": [0],
+                "skip": False,
+            },
+        ],
+        interval=[-4, 4],
+    ),
+    "fewer heads than keys": instance(
+        "tropical.app_e_constant",
+        {"maximum": [2000000, 20000000, 200000000]},
+        n_tokens=1000000,
+        heads=[2, 20, 200],
+    ),
+    "the same number of heads twice": instance(
+        "tropical.app_e_constant", {"maximum": [20, 2000, 2000]}, n_tokens=10, heads=[2, 200, 200]
+    ),
+    "one key per head": instance(
+        "tropical.theta_exponent",
+        {"regions": [4, 16, 64], "at_most": 22000000, "claimed": 1000000000000},
+        tokens=[1, 2, 4],
+    ),
+    "one layer that grows": instance(
+        "tropical.theta_exponent",
+        {"regions": [4, 8, 16], "at_most": 22000000, "claimed": 1000000000000},
+        depth=1,
+    ),
+    "wider teeth than those of the figure": instance(
+        "tropical.fig1",
+        {"regions": 256, "constants": [16, 256, 4096]},
+        size=[2, 4, 2, 1],
+        counts=[256, 65536, 16777216],
+    ),
+    "a ball that is too large": instance(
+        "infoflow.t1.kset", {"third_coordinate_at_least": "1/10"}, centre=[0, 0, -1], radius="9/10"
+    ),
+    "one bit": instance(
+        "infoflow.t3.heaviside",
+        {"cells": 4},
+        bits=1,
+        encoder={"w_in": [[1, 0], [0, 1]], "b_in": ["-1/2", "-1/2"], "w_out": [["1/2", "1/4"]], "b_out": [0]},
+        decoder={
+            "w_in": [[1], [1], [1]],
+            "b_in": ["-1/2", "-1/4", "-3/4"],
+            "w_out": [["1/2", 0, 0], ["-1/2", "1/2", "1/2"]],
+            "b_out": [0, 0],
+        },
+    ),
+    "another length of the law": instance(
+        "infoflow.law.versions",
+        {"section 5.2": 5, "appendix A.3, section 6": 6, "section 4.2, appendix B.2": 2},
+        tokens=2,
+        d=3,
+        width=1,
+    ),
+    "true for one and false for zero": instance(
+        "infoflow.if.appe",
+        {"printed": [0], "negated": [0, 2]},
+        tokens=[[False, -1], ["7/10", "7/10"], [False, True], ["-1/5", "-9/10"]],
+    ),
+    "an empty set of another model": instance(
+        "infoflow.if.eq5.empty",
+        {"printed": 0, "clamped": 1},
+        tokens=2,
+        beta1=1,
+        heads=[1],
+        token_sets=[],
+        cls_sets=[0],
+    ),
+    "another number of maxima": instance(
+        "infoflow.if.eq5.global", {"printed": 126, "needed": 348, "repaired": 441}, tokens=64, maxima=6
+    ),
+    "pairs where no comparison is needed": instance(
+        "infoflow.cmp.pair.half",
+        {"comparisons": 1, "paper": 8},
+        tokens=3,
+        terms=1,
+        trees=[{"term": 0, "leaves": [[0, 1]]}, {"term": 0, "leaves": [[0, 2], [1, 2]]}],
+    ),
+    "pairs of two tokens": instance(
+        "infoflow.p1.distinct", {"active": [0, 0]}, inputs=[[[1, 0], [0, 0]], [[2, 0], [0, 0]]]
+    ),
+    "a token twice, written in two ways": instance(
+        "infoflow.cmp.tri.domain",
+        {"active": [[2], [2]]},
+        inputs=[[["1/2"], ["0x1.0000000000000p-1"], ["1/3"]], [["1/2"], ["0x1.0000000000000p-1"], ["1/4"]]],
+    ),
+    "minus zero as a float": instance(
+        "infoflow.t1.step3.factor",
+        {"printed": "1/3", "corrected": "1/9", "limit": "1/9"},
+        token=[1, "-0x0.0p+0", 0],
+    ),
+    "one over one": instance(
+        "infoflow.t1.step3.factor",
+        {"printed": "1/3", "corrected": "1/9", "limit": "1/9"},
+        token=["1/1", 0, 0],
+    ),
+    "zero over one": instance(
+        "infoflow.t1.step3.factor",
+        {"printed": "1/3", "corrected": "1/9", "limit": "1/9"},
+        token=[1, "0/1", 0],
+    ),
+    "a float with few digits": instance(
+        "infoflow.t1.step3.factor",
+        {"printed": "1/3", "corrected": "1/9", "limit": "1/9"},
+        token=["0x1.0p+0", 0, 0],
+    ),
+    "a float that is not normal": instance(
+        "infoflow.t1.step3.factor",
+        {"printed": "1/3", "corrected": "1/9", "limit": "1/9"},
+        token=["0x0.8000000000000p+1", 0, 0],
+    ),
+    "an exponent with zeros": instance(
+        "infoflow.t1.step3.factor",
+        {"printed": "1/3", "corrected": "1/9", "limit": "1/9"},
+        token=["0x1.0000000000000p+000", 0, 0],
+    ),
+    "a pair that differs where nothing is read": instance(
+        "infoflow.t1.lower",
+        {"width_at_least": 802239388482},
+        scores=[[1, 0, 0]],
+        values=[[[1, 0, 0]]],
+        beta=1,
+        epsilon="1/1000",
+        first=[
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["-1/2", "-1/2", "-1/2"],
+        ],
+        second=[
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["1/2", "1/2", "1/2"],
+            ["-499999999999/1000000000000", "-63/125", "-1/2"],
+        ],
+    ),
+    "a triangle": instance(
+        "classical.zaslavsky.bounded", {"bounded": 1}, lines=[[1, 0, 0], [0, 1, 0], [1, 1, -1]]
+    ),
+    "a temperature at which scores do not count": instance(
+        "infoflow.t1.lower",
+        {"width_at_least": 15999999999},
+        scores=[[1, 0, 0]],
+        values=[[[1, 0, 0]]],
+        beta="1/1000000000000000000000",
+        epsilon="1/1000",
+        first=[
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/2", "1/2"],
+            ["-1/2", "-1/2", "-1/2"],
+        ],
+        second=[
+            ["504000000001/1000000000000", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/2", "1/2"],
+            ["-63/125", "-1/2", "-1/2"],
+        ],
+    ),
+    "tokens where the value is flat": instance(
+        "infoflow.t2.pair",
+        {"targets": 2, "collide": True},
+        weight=[1, 0, 0, 0, 1],
+        value=[0, 0, 0, 0, "1/4"],
+        first=["1/50", "1/1000", "1/500", "3/1000", "1/250", "1/200", "3/500"],
+        second=["1/50", "1/1000", "1/500", "3/1000", "1/250", "1/200", "221/16000"],
+    ),
+    "exponents that are negative": instance(
+        "infoflow.t2.exponents",
+        {"exponents": [[-1, "-1/2", 0], ["-64/65", "-63/65", "-62/65"], ["-63/65", "-62/65", "-61/65"]]},
+        cases=[[3, 2, 1], [4, 2, 64], [5, 2, 64]],
+    ),
+    "tokens of norm above 1": instance(
+        "infoflow.t1.lower",
+        {"width_at_least": 174419981892568},
+        scores=[[1, 0, 0]],
+        values=[[[1, 0, 0]]],
+        beta=1,
+        epsilon="1/1000",
+        first=[
+            ["3/4", "3/4", "1/2"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/4", "1/8", "1/8"],
+            ["-3/4", "-3/4", "-1/2"],
+        ],
+        second=[
+            ["3/4", "3/4", "1/2"],
+            ["2251067546632519/4503599627370496", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/2", "1/4", "1/8"],
+            ["1/4", "1/8", "1/8"],
+            ["-6779418639068387/9007199254740992", "-3/4", "-1/2"],
+        ],
+    ),
+    "one layer of a transformer": one_layer("tropical.v7_genuine_d_plus_3", genuine_sawtooth, 5),
+    "one layer of a narrow transformer": one_layer("tropical.v7_genuine_d_plus_1", narrow_sawtooth, 3),
+    "eight tokens for 64, two maxima at one": instance(
+        "infoflow.c1.two-layer",
+        {"maxima": [1, 7, 3, 3, 5, 6], "cls": [1, 3, 5, 6, 7]},
+        tokens=[
+            [6, 6, 4, 4, 2, 0],
+            [7, 0, 2, 5, 6, 4],
+            [2, 4, 6, 3, 4, 1],
+            [1, 1, 7, 7, 1, 3],
+            [4, 5, 3, 6, 3, 6],
+            [5, 2, 5, 2, 7, 2],
+            [3, 3, 0, 1, 0, 7],
+            [0, 7, 1, 0, 5, 5],
+        ],
+    ),
+    "true for one in a tuple of keys": lambda r: {
+        **r[INTERIOR],
+        "data": {
+            **r[INTERIOR]["data"],
+            "winners": [
+                [[j == 1 or j for j in choice], point] for choice, point in r[INTERIOR]["data"]["winners"]
+            ],
+        },
+    },
+    "an exponential that takes minutes": instance(
+        "infoflow.t3.supnorm", {"signs": [-1, 1], "side": 1}, b_in=[10**5, "100001/3", "500003/6"]
+    ),
+    "a control character in the value": expecting(POWER, {"\x7f": 1}),
+    "a control character in a number": data(POWER, base="\x7f"),
+}
+
+
 def test_there_are_enough_forgeries():
-    assert len(FORGERIES) >= 60
+    assert len(FORGERIES) >= 200
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
@@ -475,6 +916,7 @@ def test_a_forgery_is_refused_in_one_harmless_line(records, forge):
         '{"schema": NaN}',
         '{"schema": -Infinity}',
         '{"schema": 2.0}',
+        '{"data": -0}',
         '{"schema": 2} {"schema": 2}',
         '{"schema": 2}\0',
         '{"schema": 2,}',
@@ -496,6 +938,7 @@ def test_a_forgery_is_refused_in_one_harmless_line(records, forge):
         "nan",
         "minus-infinity",
         "whole-float",
+        "minus-zero",
         "two-documents",
         "nul",
         "comma",
@@ -526,6 +969,18 @@ def test_one_bad_file_does_not_hide_the_others(records, tmp_path, capsys):
     assert [line.split()[0] for line in others[:3]] == ["REJECTED", "unreadable", "unreadable"]
     assert all(line.startswith("unreadable") for line in others[3:])
     assert last.startswith(f"accepted   {POWER}")
+
+
+def test_a_folder_without_certificates_does_not_pass(records, tmp_path, capsys):
+    (tmp_path / "z.json").write_text(json.dumps(records[POWER]))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "z.json.gz").write_bytes(b"")
+    long = tmp_path / ("a" * 5000)
+    for other in (tmp_path / "empty", long, tmp_path / "nothing.json"):
+        assert replay.main([str(tmp_path), str(other)]) == 2
+        first, last = capsys.readouterr().out.splitlines()
+        assert first.startswith("accepted")
+        assert last.startswith("unreadable")
 
 
 def test_the_names_of_files_are_escaped(tmp_path, capsys):

@@ -80,9 +80,10 @@ def regions_of_lines(data):
 
 @rule("classical.zaslavsky.bounded", "line_arrangement", PROVED)
 def bounded_regions_of_lines(data):
-    """Lines, not all parallel: a large circle meets 2 n regions, the others are bounded, as many as Whitney's
-    sum at 1 says."""
+    """Lines, some of them parallel or concurrent, but not all parallel: a large circle meets 2 n regions, the
+    others are bounded, as many as Whitney's sum at 1 says."""
     lines, meeting = plane_lines(fields(data, "lines")[0])
+    require(len(meeting) < comb(len(lines), 2), "the lines are in general position")
     bounded = 1 - len(lines) + sum(m - 1 for m in meeting.values())
     require(bounded == whitney_sum(lines, 1), "the numbers differ")
     require(bounded > 0, "no region is bounded")

@@ -150,7 +150,8 @@ def _two_layers(effort: Effort) -> Finding:
         plan = _reading_in_turn(heads)
         flow = information_sets(Architecture(T, D, heads, 12), plan, X)
         shares[heads] = flow.learns(target).share
-    tokens = np.random.default_rng(3).permuted(np.tile(np.arange(8), (D, 1)), axis=1).T
+    tokens = np.random.default_rng(3).permuted(np.tile(np.arange(T), (D, 1)), axis=1).T
+    tokens = np.roll(tokens, -int(tokens[:, 0].argmax()), axis=0)
     winners = tokens.argmax(axis=0).tolist()
     return failing(
         shares[3, 3] == 1.0,

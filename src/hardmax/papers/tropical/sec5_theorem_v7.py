@@ -327,7 +327,7 @@ def _weights(layer: Any) -> dict[str, Any]:
     proof="proofs.md#theorem-v7",
 )
 def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
-    size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
+    size = (2, 2, 1, 2)
     d, n, w, depth = size
     pieces = (2 * w * n) ** depth
     found, points, equal = _as_the_ideal(size, "genuine")
@@ -355,7 +355,7 @@ def _v7_genuine_d_plus_3(effort: Effort) -> Finding:
     proof="theorems.md#theorem-7",
 )
 def _v7_genuine_d_plus_1(effort: Effort) -> Finding:
-    size = (2, 3, 1, 1) if effort is Effort.QUICK else (2, 2, 1, 2)
+    size = (2, 2, 1, 2)
     d, n, w, depth = size
     pieces = (2 * w * n) ** depth
     found, points, equal = _as_the_ideal(size, "narrow")
