@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, written
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
 from hardmax.networks import affine_maps, random_networks
 from hardmax.networks.block import checked_temperature, many, points_of
@@ -322,7 +322,8 @@ class Network(Result):
         """
         if not 1 <= n_blocks <= len(self.blocks):
             raise InvalidInputError(
-                f"n_blocks must be from 1 to {len(self.blocks)}, the number of blocks, but was {n_blocks}."
+                f"n_blocks must be from 1 to {len(self.blocks)}, the number of blocks, "
+                f"but was {written(n_blocks)}."
             )
         return Network(self.blocks[:n_blocks], self.description)
 
@@ -353,7 +354,7 @@ class Network(Result):
         changes = {name: value for name, value in given.items() if value is not None}
         if not any(block.name == "attention" for block in self.blocks):
             raise InvalidInputError(f"network must have attention to have a rule, but has {self.blocks!r}.")
-        words = {name: str(value) for name, value in changes.items()}
+        words = {name: value if isinstance(value, str) else written(value) for name, value in changes.items()}
         return Network(tuple(block.with_rule(**changes) for block in self.blocks), self.description | words)
 
     # Ways to make one

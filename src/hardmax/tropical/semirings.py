@@ -283,6 +283,8 @@ def _tropical(values: ArrayLike, name: str) -> Floats:
 def _temperature(value: float) -> float:
     try:
         tau = float(value)
+    except OverflowError:
+        tau = np.inf if value > 0 else -np.inf
     except (TypeError, ValueError):
         raise InvalidInputError(f"temperature must be one number, but was {value!r}.") from None
     if not 0.0 <= tau < np.inf:
