@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, written
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
+from hardmax.limits import look
 from hardmax.networks import affine_maps, random_networks
 from hardmax.networks.block import checked_temperature, many, points_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, block_of
@@ -249,6 +250,7 @@ class Network(Result):
         widest = max(self.units_total // 8, *(block.largest for block in self.blocks))
         step = max(1, _NUMBERS // widest)
         for start in range(0, len(points), step):
+            look()
             rows = slice(start, start + step)
             yield rows, as_exact(points[rows], "x", ndim=2).floats
 

@@ -143,7 +143,8 @@ def winning_supports(
     [4, 10, 20]
     """
     counts = []
-    with watched(progress, Clock(time_limit, "find who wins each term")):
+    with watched(progress, Clock(time_limit, "find who wins each term")) as say:
+        say("sequences are drawn")
         winners = target.winners(target.sample(n, n_tokens, rng))
     for tuples in winners:
         sets = {frozenset(row) for row in tuples.tolist()}
