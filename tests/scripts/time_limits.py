@@ -36,11 +36,8 @@ def counted(widths: str, **options: Any) -> Callable[..., Any]:
 
 def training_job(n_samples: int) -> hm.training.Job:
     shape = hm.training.TransformerShape(15, 4, widths=(64, 64), heads=(2, 2), hidden=(128, 128))
-    return hm.training.Job(
-        {"name": "pairwise", "D": 2, "d": 4, "seed": 0},
-        shape,
-        hm.training.TrainingSettings(n_samples=n_samples),
-    )
+    target = {"name": "pairwise", "D": 2, "d": 4, "seed": 0}
+    return hm.training.Job(target, shape, hm.training.TrainingSettings(n_samples=n_samples))
 
 
 def study(time_limit: float) -> Any:

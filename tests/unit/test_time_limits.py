@@ -292,7 +292,7 @@ def short_verbs(tmp_path):
     shape = hm.training.TransformerShape(3, 1, widths=(4,), heads=(1,), hidden=(8,), beta=1.0)
     settings = hm.training.TrainingSettings(128, batch=64, train_size=64, validation_size=64)
     layer = hm.SelfAttention([[[1.0]]], [[[1.0]]], [[[1.0]]], [[[1.0]]])
-    retrieval = hm.targets.retrieval(2)
+    retrieval, largest = hm.targets.retrieval(2), {"name": "kth_largest", "k": 2}
     return {
         "head_atlas": lambda **o: hm.head_atlas(source, **o),
         "corpus": lambda **o: hm.head_atlas(source, sequences, **o),
@@ -302,10 +302,8 @@ def short_verbs(tmp_path):
         "router_flips": lambda **o: hm.models.router_flips(source, **o),
         "check_claims": lambda **o: hm.check_claims("tropical.fig4_216", **o),
         "reproduce": lambda **o: hm.reproduce("tropical.fig4", tmp_path, **o),
-        "train": lambda **o: hm.training.train(
-            hm.training.Job({"name": "kth_largest", "k": 2}, shape, settings), **o
-        ),
-        "examples": lambda **o: hm.training.examples({"name": "kth_largest", "k": 2}, 4, 10, **o),
+        "train": lambda **o: hm.training.train(hm.training.Job(largest, shape, settings), **o),
+        "examples": lambda **o: hm.training.examples(largest, 4, 10, **o),
         "find": lambda **o: hm.attention_diagram(rng.standard_normal((400, 8))).find(**o),
         "vertices_from_subsets": lambda **o: hm.geometry.vertices_from_subsets(
             rng.standard_normal((4, 3, 3)), **o

@@ -22,7 +22,7 @@ def elsewhere(tmp_path, monkeypatch):
     head = hm.Attention(rng.standard_normal((1, 5, 3)), None, rng.standard_normal((1, 5, 3)))
     hm.Network([head]).save("network.npz")
     jobs = [{"widths": [2, 4, 1], "seed": 0, "box": 4}]
-    Path("study.json").write_text(json.dumps({"name": "cells", "runner": "cells", "jobs": jobs}))
+    Path("study.json").write_text(json.dumps({"study": "cells", "runner": "cells", "jobs": jobs}))
     shape = hm.training.TransformerShape(3, 1, widths=(4,), heads=(1,), hidden=(8,), beta=1.0)
     settings = hm.training.TrainingSettings(
         128, batch=64, train_size=64, validation_size=64, checkpoints=(64,), evaluations=1
