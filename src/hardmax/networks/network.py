@@ -230,6 +230,7 @@ class Network(Result):
         >>> Network.mlp([([[Fraction(1, 3)]], [0])]).exact_value([0.5])
         (Fraction(1, 6),)
         """
+        look()
         return affine_maps.exact_value(self.blocks, self._one_point(x))
 
     def _places(self) -> Iterator[tuple[Block, slice, slice]]:

@@ -25,6 +25,7 @@ import flint
 
 from hardmax.bounds.large_integers import dimension, positive
 from hardmax.errors import CertificateError, written
+from hardmax.limits import look
 from hardmax.results import Result
 from hardmax.temperature.arguments import checked_margin, positive_temperature
 
@@ -421,6 +422,7 @@ def stability_bounds(n_tokens: int, margin: float, temperature: float) -> Stabil
     if delta is None or n == 1:  # no rival within reach
         found |= {**dict.fromkeys(NAMES, 0.0), "top_probability": 1.0, "hessian_keys": 0, "vacuous": ()}
         return StabilityBounds(**found, log10=Magnitudes(**dict.fromkeys(NAMES, -math.inf)))
+    look()
     ratio = delta / tau
     forms = closed_forms(n, ratio, tau)
     found |= {name: float(form) for name, form in forms.items()}

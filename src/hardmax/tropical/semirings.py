@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.limits import look
 
 Floats = NDArray[np.float64]
 
@@ -258,6 +259,7 @@ def _soft_maximum(x: Floats, axis: int, tau: float, *, check: bool = True) -> Fl
 
 
 def _tropical(values: ArrayLike, name: str) -> Floats:
+    look()
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
