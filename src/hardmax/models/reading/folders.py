@@ -148,6 +148,21 @@ def _check_tensors(path: Path) -> tuple[int, int]:
         ) from error
 
 
+def check_writes(config: Any, name: str) -> None:
+    """Refuse what is no decoder by itself: an encoder, or one with a decoder that reads it."""
+    transformers = required("transformers")
+    pair = getattr(config, "is_encoder_decoder", False)
+    decodes = getattr(config, "is_decoder", False) or getattr(config, "causal", False)
+    encodes = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not pair and not decodes
+    if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING and not (pair or encodes):
+        return
+    why = "is an encoder, which does not write text" if encodes else "is none"
+    raise InvalidInputError(
+        f"model must be a decoder that writes by itself, but {name} ({config.model_type}) {why}; its atlas "
+        "on a text comes from head_atlas."
+    )
+
+
 def loaded(folder: Path, *, writes: bool = False) -> Any:
     """The model of a checked folder, in the precision of its weights: without its head, or, where it
     ``writes``, with the one over the vocabulary.
@@ -173,11 +188,8 @@ def loaded(folder: Path, *, writes: bool = False) -> Any:
     family_of(SimpleNamespace(config=config, modules=list))  # refused before gigabytes are loaded
     _check_size(folder, config)
     kind = transformers.AutoModelForCausalLM if writes else transformers.AutoModel
-    if writes and (getattr(config, "is_encoder_decoder", False) or type(config) not in kind._model_mapping):
-        raise InvalidInputError(
-            f"model must be a decoder that writes by itself, but {folder_name(folder)} ({config.model_type}) "
-            "is none; its atlas on a text comes from head_atlas."
-        )
+    if writes:
+        check_writes(config, folder_name(folder))
     try:
         with _quiet():
             model, report = kind.from_pretrained(
