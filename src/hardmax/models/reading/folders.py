@@ -27,7 +27,7 @@ from hardmax.errors import (
 )
 from hardmax.models.reading.families import FAMILIES, family_of
 from hardmax.models.reading.sources import required
-from hardmax.untrusted import first_line, parsed_json, said_plainly
+from hardmax.untrusted import LONGEST_TEXT, check_plain, first_line, parsed_json, plain_bytes, said_plainly
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -65,9 +65,14 @@ def check_folder(model: str | os.PathLike[str]) -> Path:
     folder = named_folder(model)
     if not (folder / "config.json").is_file():
         raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
+    for path in folder.iterdir():  # transformers opens files of many names, and waits for a pipe
+        if any(path.match(pattern) for pattern in _SAFE_FILES):
+            check_plain(path)
+            if path.suffix != ".safetensors" and path.is_file() and path.stat().st_size > LONGEST_TEXT:
+                raise DamagedFileError(f"{path} must have at most {LONGEST_TEXT:,} bytes, but has more.")
     for name in _TEXTS:
         if (folder / name).is_file():
-            stated = parsed_json((folder / name).read_bytes(), str(folder / name))
+            stated = parsed_json(plain_bytes(folder / name), str(folder / name))
             if not isinstance(stated, dict):
                 raise DamagedFileError(f"{folder / name} must be a JSON object, but is not.")
     for path in _weight_files(folder):
@@ -103,7 +108,7 @@ def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
-            names = sorted(set(parsed_json(index.read_bytes(), str(index))["weight_map"].values()))
+            names = sorted(set(parsed_json(plain_bytes(index), str(index))["weight_map"].values()))
         except (LookupError, AttributeError, TypeError) as error:
             raise FileFormatError(f"{index} must say which tensor is in which file, but does not.") from error
         outside = [name for name in names if not isinstance(name, str) or Path(name).name != name]
@@ -299,7 +304,7 @@ def check_finite(model: Any) -> None:
 
 def _unknown(folder: Path, error: Exception) -> str:
     try:
-        words = parsed_json((folder / "config.json").read_bytes(), "config.json")
+        words = parsed_json(plain_bytes(folder / "config.json"), "config.json")
         kind = words.get("model_type")
     except (ValueError, OSError, AttributeError):
         return "its config.json cannot be read"
