@@ -340,8 +340,15 @@ def said_plainly(sentence: str) -> Iterator[None]:
         yield
     except (HardmaxError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise DamagedFileError(f"{sentence} ({first_line(error)}).") from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether compiled Rust gave up, which it says with an exception of no common kind."""
+    return type(error).__name__ == "PanicException"
 
 
 def first_line(error: BaseException) -> str:

@@ -309,7 +309,7 @@ class _Walk:
         shape = tuple(tensor.dims)
         if min(shape, default=0) < 0:
             raise Refused(f"must have a shape, but has {_shown(shape)}")
-        self._sizes.charge(shape)
+        self._sizes.charge([max(size, 1) for size in shape])  # numpy minds the others where one is 0
         width = self._onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
         if tensor.data_location == self._onnx.TensorProto.EXTERNAL:
             self._bring_in(tensor, prod(shape) * width)
