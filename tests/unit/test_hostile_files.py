@@ -529,3 +529,12 @@ def test_a_panic_of_compiled_code_becomes_a_sentence_and_ctrl_c_does_not():
         raise panic("at line 0")
     with pytest.raises(KeyboardInterrupt), said_plainly("a file, but is not"):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"layers": 1, "ties": "x"}, {"layers": [[{"who": "cls", "rules": [{"rule": "x"}]}]], "ties": "all"}],
+)
+def test_a_saved_plan_that_is_none(values):
+    with pytest.raises(DamagedFileError, match="as to_dict wrote it"):
+        hm.flow.Plan.from_dict(values)
