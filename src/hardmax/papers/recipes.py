@@ -50,7 +50,7 @@ from hardmax.papers.ledger import Finding, Verdict, all_claims, collected, neare
 from hardmax.papers.paper import papers
 from hardmax.progress import watched
 from hardmax.results import Result, columns_of, plain, strict
-from hardmax.untrusted import parsed_json
+from hardmax.untrusted import parsed_json, plain_bytes
 from hardmax.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -634,7 +634,7 @@ def _check_replaceable(target: Path) -> None:
 
 def _files_written(numbers: Path) -> set[str]:
     try:
-        header = parsed_json(numbers.read_bytes(), str(numbers))
+        header = parsed_json(plain_bytes(numbers), str(numbers))
         return set(header["files"]) if header["format"] == "hardmax reproduction" else set()
     except (OSError, ValueError, LookupError, TypeError):
         return set()

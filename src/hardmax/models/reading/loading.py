@@ -161,7 +161,8 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
         places=family,
         kinds=kinds,
     )
-    return replace(opened, fidelity=opened.probe())
+    with said_plainly(f"{name} must be a model that can be run, but its configuration does not fit it"):
+        return replace(opened, fidelity=opened.probe())
 
 
 @dataclass(frozen=True, eq=False)
