@@ -135,7 +135,8 @@ def claims_page(entries) -> str:
         f"SHA-256, `{PUBLISHED.read_text().split()[0]}` (`docs/replay.sha256`), so that nobody needs to run "
         "the copy that came with the data. More than 200 forged certificates are refused by a test; of 5,000 "
         "random mutations (`tests/scripts/certificate_mutations.py`) none is accepted unless its data still "
-        "prove the claim.\n",
+        "prove the claim. A rule accepts every instance that shows the same, unless its own description "
+        "there says that the instance, or its size, is fixed.\n",
         "Counted by `hardmax claims count`, the statements of each paper apart from our own (corrections, "
         "sharpenings, additions):\n",
         f"| verdict | meaning | {' | '.join(papers())} | our own |",

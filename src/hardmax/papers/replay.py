@@ -586,28 +586,65 @@ def determinant(rows, prime):
     return value % prime
 
 
-def shared_layer(heads, w_in, w_out, tokens):
-    """FFN(x + MHSA(x)) for all tokens, and what each met: the keys of every head that win, and the units.
+def whole_layer(heads, w_in, w_out):
+    """The weights of a layer without biases in whole numbers, and by what its values are then too large.
 
-    Ties are averaged, and refused for the last token. Tokens that meet the same do so on a convex set.
+    Queries and keys of a head, times any positive number, choose the same; the values of all heads share a
+    factor, so do their outputs, and so do the rows of w_in and of w_out.
     """
-    after, met = [], []
-    made = [[[dot(row, other) for row in w_k] for other in tokens] for _, w_k, _, _ in heads]
+    w_q, w_k, w_v, w_o = zip(*heads, strict=True)
+    made = [whole_rows([row for rows in each for row in rows]) for each in (w_v, w_o)]
+    sizes = [common_denominator([x for rows in each for row in rows for x in row]) for each in (w_v, w_o)]
+    more = [common_denominator([x for row in rows for x in row]) for rows in (w_in, w_out)]
+    width = len(w_out)
+    whole_heads = [
+        [sparse(rows) for rows in (whole_rows(w_q[h]), whole_rows(w_k[h]), made[0][h : h + 1],
+                                   made[1][h * width : (h + 1) * width])]
+        for h in range(len(heads))
+    ]  # fmt: skip
+    after = sparse(whole_rows(w_in)), sparse(whole_rows(w_out))
+    return whole_heads, *after, sizes[0] * sizes[1], more[0] * more[1]
+
+
+def sparse(rows):
+    """The entries of rows that are not zero, each with its place."""
+    return [[(j, a) for j, a in enumerate(row) if a] for row in rows]
+
+
+def times(rows, point):
+    """The products of sparse rows and a point, all in whole numbers."""
+    spend(sum(map(len, rows)) + 1)
+    return [sum(a * point[j] for j, a in row) for row in rows]
+
+
+def shared_layer(layer, tokens):
+    """FFN(x + MHSA(x)) for all tokens, in whole numbers; by what it is too large; and what each token met:
+    the keys of every head that win, and the units.
+
+    A layer without biases maps tokens that are all t times as large, t > 0, to values t times as large, and
+    they meet the same. Ties are averaged, and refused for the last token. Tokens that meet the same do so on
+    a convex set.
+    """
+    heads, w_in, w_out, factor, more = layer
+    after, met, shares = [], [], lcm(*range(1, len(tokens) + 1))
+    made = [
+        [(times(w_k, other), times(w_o, times(w_v, other))) for other in tokens] for _, w_k, w_v, w_o in heads
+    ]
     for t, token in enumerate(tokens):
-        y, choice = list(token), []
-        for (w_q, _, w_v, w_o), keys in zip(heads, made, strict=True):
-            query = [dot(row, token) for row in w_q]
-            scores = [dot(key, query) for key in keys]
+        y, choice = [factor * shares * x for x in token], []
+        for (w_q, *_), keys in zip(heads, made, strict=True):
+            query = times(w_q, token)
+            spend(len(query) * len(keys))
+            scores = [sum(a * b for a, b in zip(key, query, strict=True)) for key, _ in keys]
             tied = [j for j, score in enumerate(scores) if score == max(scores)]
             require(t < len(tokens) - 1 or len(tied) == 1, "the point lies on a wall")
             choice.append(tied)
             for j in tied:
-                read = [dot(row, [dot(v, tokens[j]) for v in w_v]) for row in w_o]
-                y = [a + b / len(tied) for a, b in zip(y, read, strict=True)]
-        before = [dot(row, y) for row in w_in]
-        after.append([dot(row, [max(b, Fraction(0)) for b in before]) for row in w_out])
+                y = [a + b * (shares // len(tied)) for a, b in zip(y, keys[j][1], strict=True)]
+        before = times(w_in, y)
+        after.append(times(w_out, [max(b, 0) for b in before]))
         met.append([choice, [int(b > 0) for b in before]])
-    return after, met
+    return after, factor * shares * more, met
 
 
 def key_sum(heads, choice):
@@ -885,7 +922,7 @@ def covering_trees(trees: Any, n_tokens: int, n_terms: int, arity: int) -> tuple
     covered: set[int] = set()
     longest = comparisons = 0
     leaves_of: dict[int, list[set[int]]] = {term: [] for term in range(n_terms)}
-    for tree in items(trees, 1, 8):
+    for tree in items(trees, 1, 16):
         term, leaves = fields(tree, "term leaves")
         whole(term, 0, n_terms - 1)
         made = []
@@ -1251,7 +1288,8 @@ def not_a_product(data):
 
 @rule("tropical.mink_product_regime", "heads", PROVED)
 def every_combination(data):
-    """Families with H <= d - 1 heads and linear scores, or H <= d and affine ones: all N^H tuples win."""
+    """Two heads of three keys, with linear scores in space and with affine ones in the plane, so that
+    H <= d - 1 and H <= d: all N^H tuples win."""
     found = []
     for each, (n, count, d, linear) in zip(
         items(fields(data, "families")[0], 2, 2), ((3, 2, 3, True), (3, 2, 2, False)), strict=True
@@ -1278,13 +1316,15 @@ def largest_families(data, settings, linear):
 
 @rule("tropical.mink_max_linear", "heads", PROVED)
 def most_cells_linear(data):
-    """Heads with linear scores that reach the maximum, in two to four dimensions."""
+    """Heads with linear scores that reach the maximum, in two to four dimensions: (N, H, d) is (5, 4, 2),
+    (4, 4, 3), (3, 5, 3) and (3, 4, 4)."""
     return largest_families(data, [(5, 4, 2), (4, 4, 3), (3, 5, 3), (3, 4, 4)], True)
 
 
 @rule("tropical.mink_max_affine", "heads", PROVED)
 def most_cells_affine(data):
-    """Heads with affine scores that reach the maximum, in one to three dimensions."""
+    """Heads with affine scores that reach the maximum, in one to three dimensions: (N, H, d) is (5, 4, 1),
+    (4, 4, 2), (3, 5, 2) and (3, 4, 3)."""
     return largest_families(data, [(5, 4, 1), (4, 4, 2), (3, 5, 2), (3, 4, 3)], False)
 
 
@@ -1339,7 +1379,7 @@ def orders_and_routings(data):
     heads, points = family(single, (4, 3))
     two, places = family(pairs, (2, 3))
     require(len(heads) == 1 and is_linear(heads), "one head with linear scores is needed")
-    expected = [[heads[0][i], heads[0][j]] for i, j in combinations(range(4), 2)]
+    expected = [whole_rows(list(pair)) for pair in combinations(matrix(single["heads"][0]), 2)]
     require(two == expected, "the pairs of the same keys are needed")
     found = [len(winning_tuples(two, places)), len(winning_tuples(heads, points))]
     require(found == [24, 4], "an order or a cell is missing")
@@ -1528,7 +1568,8 @@ def followed_token(data, more_tokens, more_width, into, back, units):
     """The last token of a sequence, through layers that all tokens pass, on a simplex in every piece.
 
     At the d + 1 corners all tokens meet the same keys and units, layer by layer. So they do in between, the
-    map is affine there, and its values at the corners make it the map of the network of Theorem V.7.
+    map is affine there, and its values at the corners make it the map that the network of Theorem V.7 has
+    around the first of them.
     """
     size, tokens, *weights = fields(data, "size tokens w_q w_k w_v w_o w_in w_out")
     d, n, w, depth = network_size(size)
@@ -1540,22 +1581,29 @@ def followed_token(data, more_tokens, more_width, into, back, units):
                        for each, shape in zip(weights[:4], shapes, strict=True)), strict=True))  # fmt: skip
     w_in, w_out = shaped(weights[4], units(d, w), width), shaped(weights[5], width, units(d, w))
     free = 0 if more_width == 1 else d  # what the other tokens may change
+    layer = whole_layer(heads, w_in, w_out)
     signatures, maps, step = set(), set(), Fraction(1, 12 * pieces)
     for corner in middles(d, pieces):
         met = set()
+        _, linear, offset, _ = passed(ideal, list(corner))
         for point in (corner, *([c + step * (i == j) for j, c in enumerate(corner)] for i in range(d))):
-            row, seen = [*context[:-1], [*(into(v, n) for v in point), *context[-1][d:]]], []
+            start, seen = [*context[:-1], [*(into(v, n) for v in point), *context[-1][d:]]], []
+            row, scale = whole_rows(start), common_denominator([x for token in start for x in token])
             for _ in range(depth):
-                row, layer = shared_layer(heads, w_in, w_out, row)
-                seen.append(layer)
-                stay = all(a[free:] == b[free:] for a, b in zip(row[:-1], context[:-1], strict=True))
-                require(stay and row[-1][d:] == context[-1][d:], "what layers share does not stay as it is")
+                row, factor, here = shared_layer(layer, row)
+                scale *= factor
+                seen.append(here)
+                stay = all(
+                    a == [scale * x for x in b[free:]]
+                    for a, b in zip((a[free:] for a in row[:-1]), context[:-1], strict=True)
+                )
+                stay = stay and row[-1][d:] == [scale * x for x in context[-1][d:]]
+                require(stay, "what layers share does not stay as it is")
             met.add(json.dumps(seen))
-            _, linear, offset, value = passed(ideal, list(point))
-            ends = [back(u, n) for u in row[-1][:d]]
-            require(ends == value, "another value than the network's")
+            ends = [back(Fraction(u, scale), n) for u in row[-1][:d]]
+            require(ends == affine(linear, point, offset), "another value than the network's")
         require(len(met) == 1, "a fold or a wall inside a piece")
-        signatures.add(json.dumps([layer[-1] for layer in seen]))
+        signatures.add(json.dumps([here[-1] for here in seen]))
         maps.add(json.dumps([[text(a) for a in line] for line in [*linear, offset]]))
     require(len(signatures) == len(maps) == pieces**d, "fewer signatures or maps than cells")
     return {"signatures": len(signatures), "width": width}
@@ -1807,7 +1855,9 @@ def hard_for_one_layer(data):
 
     The weights of head i are exp(beta q_i.x), its values V_i x, all entries at most 1, and none of these rows
     below 1/4 everywhere: a layer that reads next to nothing shows nothing. In every head the weights of two
-    tokens differ by a factor of at least exp(1/2), and every row sees that the sequences differ. The exponent
+    tokens differ by a factor of at least exp(1/2), and every row sees that the sequences differ. One token
+    makes the difference of the targets: the closest pairs share the other. If it alone is exchanged, all
+    that heads read changes by at least epsilon/100; so the other tokens hide it. The exponent
     of the theorem must be positive. A block of p tanh units with weights at most 1 behind an output matrix
     with entries at most 1 has a Lipschitz constant of at most p (nH)^(3/2) in the 2-norm; it must move by 2
     epsilon, while its input moves by what intervals bound."""
@@ -1822,31 +1872,34 @@ def hard_for_one_layer(data):
     reads_much = all(max(map(abs, row)) >= Fraction(1, 4) for rows in (queries, *maps) for row in rows)
     require(maps[0] and reads_much, "a head that reads next to nothing")
     seen = []  # what each row makes of the tokens, in order of size
-    targets, reads = [], []
+    targets, reads, sequences, pairs = [], [], [], []
     for given in (first, second):
         tokens = shaped(given, len(items(given, 4, 16)), 3)
+        sequences.append(tokens)
         require(all(abs(x) <= 1 for token in tokens for x in token), "a token outside [-1, 1]^3")
         short = all(dot(token, token) <= 1 + Fraction(1, 10**9) for token in tokens)  # up to rounding
         require(short, "a token of norm above 1")
-        targets.append(min(2 * (1 + dot(x, y)) for x in tokens for y in tokens))
+        closest = {frozenset((tuple(x), tuple(y))): 2 * (1 + dot(x, y)) for x in tokens for y in tokens}
+        targets.append(min(closest.values()))
+        pairs.append({pair for pair, value in closest.items() if value == targets[-1]})
         seen.append(
             [sorted(dot(row, token) for token in tokens) for rows in (queries, *maps) for row in rows]
         )
-        logs = [[b * dot(query, token) for token in tokens] for query in queries]
-        chooses = all(2 * (max(row) - min(row)) >= 1 for row in logs)
-        require(chooses, "a head that weighs all tokens alike")
-        outputs = []
-        for row, rows in zip(logs, maps, strict=True):
-            weights = [exponential(value - max(row)) for value in row]
-            total = sum(low for low, _ in weights), sum(high for _, high in weights)
-            for line in rows:
-                low, high = mixed([dot(line, token) + 3 for token in tokens], weights)  # at least 0
-                outputs.append((low / total[1], high / total[0]))
-        reads.append(outputs)
+        reads.append(read_by_softmax(queries, maps, b, tokens))
     require(len(first) == len(second), "sequences of different lengths")
     for one, two in zip(*seen, strict=True):
         apart = max(abs(a - b) for a, b in zip(one, two, strict=True))
         require(1000 * apart >= 1, "a row does not see what differs")
+    require(len(pairs[0]) == len(pairs[1]) == 1, "several pairs decide")
+    (one,), (two,) = pairs
+    require(len(one) == len(two) == 2 and len(one & two) == 1, "the deciding pairs must share a token")
+    for tokens, mine, others in ((sequences[0], one, two), (sequences[1], two, one)):
+        (old,), (new,) = mine - others, others - mine
+        require(tokens.count(list(old)) == 1, "a deciding token stands twice")
+        alone = read_by_softmax(queries, maps, b, [list(new) if x == list(old) else x for x in tokens])
+        before = reads[0] if tokens is sequences[0] else reads[1]
+        change = [max(a[0] - c[1], c[0] - a[1]) for a, c in zip(alone, before, strict=True)]
+        require(100 * min(change) >= eps, "a head that does not see the deciding token")
     heads, n = len(queries), len(maps[0])
     require(len(first) >= heads * (n + 2) + 3, "the theorem says nothing about sequences so short")
     gap = abs(targets[0] - targets[1])
@@ -1857,6 +1910,20 @@ def hard_for_one_layer(data):
     width = isqrt(int((gap - 2 * eps) ** 2 / (size**3 * apart)))
     require(width >= 1000, "the pair asks for no wide block")
     return {"width_at_least": width}
+
+
+def read_by_softmax(queries, maps, beta, tokens):
+    """What heads with weights exp(beta q.x) read, row by row of their values, each increased by 3."""
+    outputs = []
+    for query, rows in zip(queries, maps, strict=True):
+        logs = [beta * dot(query, token) for token in tokens]
+        require(2 * (max(logs) - min(logs)) >= 1, "a head that weighs all tokens alike")
+        weights = [exponential(value - max(logs)) for value in logs]
+        total = sum(low for low, _ in weights), sum(high for _, high in weights)
+        for line in rows:
+            low, high = mixed([dot(line, token) + 3 for token in tokens], weights)  # at least 0
+            outputs.append((low / total[1], high / total[0]))
+    return outputs
 
 
 @rule("infoflow.t1.k.order", "separation_exponents", PROVED)
@@ -1964,7 +2031,8 @@ def retrieval_pair(data):
     """Seven tokens, k = 2, epsilon = 1/512: two sequences under attention with polynomial weights w(x) =
     exp(rho(x)), which do not decrease and at least double, and one polynomial value f(x) in [0, 1] that
     changes by at least 1/4. Their second largest tokens are 4 epsilon apart (up to 1e-12), and weights and
-    values by 1/1000 there; what attention reads less than 1e-6."""
+    values by 1/1000 there; what attention reads less than 1e-6. It reads more than 1e-4 else if the second
+    largest token alone is exchanged; so the other tokens hide it."""
     weight, value, first, second = fields(data, "weight value first second")
     w, f = vector(items(weight, 1, 5)), vector(items(value, 1, 5))
     require(min(w) >= 0 and w[0] > 0, "weights must be positive and not decrease")
@@ -1975,19 +2043,26 @@ def retrieval_pair(data):
     def at(coefficients, x):
         return sum((c * x**i for i, c in enumerate(coefficients)), Fraction(0))
 
-    reads, targets = [], []
+    def read(tokens):
+        weights = [at(w, x) for x in tokens]
+        return dot(weights, [at(f, x) for x in tokens]) / sum(weights)
+
+    sequences, targets = [], []
     for given in (first, second):
         tokens = vector(items(given, 7, 7))
         require(all(0 <= x <= 1 for x in tokens), "a token outside [0, 1]")
         require(len(set(tokens)) == 7, "a token twice")
-        weights = [at(w, x) for x in tokens]
-        reads.append(dot(weights, [at(f, x) for x in tokens]) / sum(weights))
+        sequences.append(tokens)
         targets.append(sorted(tokens, reverse=True)[1])
     gap = abs(targets[0] - targets[1])
     require(abs(gap - Fraction(4, 512)) <= Fraction(1, 10**12), "the targets are not 4 epsilon apart")
     seen = all(1000 * abs(at(c, targets[0]) - at(c, targets[1])) >= 1 for c in (w, f))
     require(seen, "weights or values that are flat there")
+    reads = [read(tokens) for tokens in sequences]
     require(abs(reads[0] - reads[1]) <= Fraction(1, 10**6), "attention tells them apart")
+    for tokens, before, old, new in zip(sequences, reads, targets, targets[::-1], strict=True):
+        alone = read([new if x == old else x for x in tokens])
+        require(10**4 * abs(alone - before) >= 1, "attention does not see the second largest token")
     return {"targets": 2, "collide": True}
 
 
@@ -2007,8 +2082,8 @@ def step_code(data):
         layers.append((w_in, b_in, w_out, b_out))
     ticks = {Fraction(k, 2**bits) for k in range(1, 2**bits)}
     for row, b in zip(*layers[0][:2], strict=True):  # nothing happens inside a cell
-        one_coordinate = max(row) == 1 and sum(abs(c) for c in row) == 1
-        require(one_coordinate and -b in ticks, "a step inside a cell")
+        one_coordinate = 0 < max(row) == sum(abs(c) for c in row)
+        require(one_coordinate and -b / max(row) in ticks, "a step inside a cell")
     cells = 0
     for corner in product((Fraction(0), *sorted(ticks)), repeat=2):
         value = list(corner)
@@ -2030,6 +2105,8 @@ def antipodal_signs(data):
     weights, shifts, outer, points = fields(data, "w_in b_in w_out points")
     b_in, w_out = vector(items(shifts, 1, 8)), vector(outer)
     w_in, corners = shaped(weights, len(b_in), 2), shaped(points, 2, 2)
+    used = [[c * w for w in row] for c, row in zip(w_out, w_in, strict=True)]
+    require(all(map(any, zip(*used, strict=True))), "an encoder that ignores one of the numbers")
     require(all(0 <= c <= 1 for point in corners for c in point), "a point outside the square")
     sides = [i for i, values in enumerate(zip(*corners, strict=True)) if set(values) in ({0}, {1})]
     require(sides, "the points do not lie on one side")
@@ -2239,7 +2316,7 @@ def heads_by_counting(data):
     """The least s with s(T - 1) >= D(T - D): D exactly for T > D(D - 1) + 1, for D from 2 to a bound and
     D < T < 3 D^2; and at the given lengths."""
     maxima, tokens, largest = fields(data, "maxima tokens largest")
-    whole(maxima, 2, 16), whole(largest, 4, 16)
+    whole(maxima, 2, whole(largest, 4, 16))
 
     def fewest(D, T):
         return -(-(D * (T - D)) // (T - 1))
@@ -2337,26 +2414,32 @@ def one_exponent_per_length(data):
     tokens, depth, width = fields(data, "tokens depth width")
     L, E = whole(depth, 1, 64), whole(width, 1, 1024)
     degrees = []
-    for T in several(tokens, 3, 8):
+    lengths = several(tokens, 3, 8)
+    for T in lengths:
         square = whole(T, 2, 10**9) ** 2
         degree = 0
         while (6 * L * E * (degree + 1)) ** 3 < square:  # T^(2/3) / (6LE) - 1 <= degree
             degree += 1
             require(degree <= 10**4, "too large an exponent")
         degrees.append(degree)
-    require(all(a <= b for a, b in pairwise(degrees)) and degrees[-1] > degrees[0], "no growth to be seen")
+    require(all(a < b for a, b in pairwise(lengths)), "T must rise")
+    require(degrees[-1] > degrees[0], "no growth to be seen")
     return {"degrees": degrees}
 
 
 @rule("infoflow.p2-b", "exponents", MISPRINT)
 def printed_term(data):
     """With beta1 = beta' = 3 the printed term H L T^3 alone is at least N <= C(T,3); with H L T^2, as in
-    (55), it is smaller for T > 6 H L + 3."""
+    (55), it is smaller for T > 6 H L + 3. With each H and L at two lengths, one 16 times the other or
+    more: what grows is T."""
     cases = several(fields(data, "cases")[0], 2, 12)
     for case in cases:
         T, H, L = (whole(value, 1, 10**6) for value in items(case, 3, 3))
         require(comb(T, 3) <= H * L * T**3, "something follows about M")
         require(T > 6 * H * L + 3 and comb(T, 3) > H * L * T**2, "T must be large against H L")
+    for size in {(H, L) for _, H, L in cases}:
+        lengths = [T for T, *given in cases if tuple(given) == size]
+        require(max(lengths) >= 16 * min(lengths), "T does not grow")
     return {"cases": len(cases)}
 
 

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import json
 import os
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -819,6 +820,37 @@ FORGERIES |= {  # instances outside the hypotheses, and numbers written in odd w
         first=["1/50", "1/1000", "1/500", "3/1000", "1/250", "1/200", "3/500"],
         second=["1/50", "1/1000", "1/500", "3/1000", "1/250", "1/200", "221/16000"],
     ),
+    "attention that reads only the largest token": instance(
+        "infoflow.t2.pair",
+        {"targets": 2, "collide": True},
+        weight=[1, 0, 0, 0, 10**30],
+        value=[0, 1],
+        first=[1, "1/64", "1/100", "1/200", "1/300", "1/400", "1/500"],
+        second=[1, "3/128", "1/101", "1/201", "1/301", "1/401", "1/501"],
+    ),
+    "a token without weight makes the difference": instance(
+        "infoflow.t1.lower",
+        {"width_at_least": 107116428571},
+        scores=[[1, 0, 0]],
+        values=[[[1, 0, 0]]],
+        beta=16,
+        epsilon="9/10000",
+        first=[["9/10", 0, 0], *[["1/2", 0, 0]] * 6, ["-9/10", 0, 0]],
+        second=[["9/10", 0, 0], *[["1/2", 0, 0]] * 6, ["-451/500", 0, 0]],
+    ),
+    "growth at one length": instance("infoflow.p2-b", {"cases": 2}, cases=[[64, 1, 1], [64, 1, 2]]),
+    "lengths that fall": instance(
+        "infoflow.p2.superpoly", {"degrees": [0, 0, 0, 3472]}, tokens=[64, 63, 62, 10**9]
+    ),
+    "an encoder of one of two numbers": instance(
+        "infoflow.t3.supnorm",
+        {"signs": [-1, 1], "side": 1},
+        w_in=[[1, 0]],
+        b_in=["-1/2"],
+        w_out=[1],
+        points=[[0, 1], [1, 1]],
+    ),
+    "a sweep that ends below the number of maxima": data("infoflow.6-a", largest=4),
     "exponents that are negative": instance(
         "infoflow.t2.exponents",
         {"exponents": [[-1, "-1/2", 0], ["-64/65", "-63/65", "-62/65"], ["-63/65", "-62/65", "-61/65"]]},
@@ -883,6 +915,62 @@ FORGERIES |= {  # instances outside the hypotheses, and numbers written in odd w
     "a control character in the value": expecting(POWER, {"\x7f": 1}),
     "a control character in a number": data(POWER, base="\x7f"),
 }
+
+
+def tripled(records):
+    """Every step of an encoder three times as steep; it steps at the same places."""
+    encoder = copy.deepcopy(records["infoflow.t3.heaviside"]["data"]["encoder"])
+    for name in ("w_in", "b_in"):
+        rows = encoder[name] if name == "w_in" else [encoder[name]]
+        for row in rows:
+            row[:] = [replay.text(3 * replay.number(value)) for value in row]
+    return {"encoder": encoder}
+
+
+def thirds(records):
+    """A third of the fourth key, alone and in its pairs: other positive multiples choose the same there."""
+    families = copy.deepcopy(records["tropical.rem_v6"]["data"]["families"])
+    keys = families[1]["heads"][0]
+    keys[3] = [replay.text(replay.number(value) / 3) for value in keys[3]]
+    families[0]["heads"] = [list(pair) for pair in combinations(keys, 2)]
+    return {"families": families}
+
+
+def three_keys(build):
+    """A transformer of Theorem V.7 with three keys."""
+    layer, tokens = build(2, 3, 1)
+    names = ("w_q", "w_k", "w_v", "w_o", "w_in", "w_out")
+    return exact({"tokens": tokens, "size": [2, 3, 1, 2], **{name: getattr(layer, name) for name in names}})
+
+
+def triples(tokens):
+    """Three trees for all triples: two single leaves, and the triples that they do not hold."""
+    rest = [list(leaf) for leaf in combinations(range(tokens), 3) if leaf[2] >= 6]
+    leaves = [[[0, 1, 2]], [[3, 4, 5]], rest]
+    return [{"tokens": tokens, "trees": [{"term": 0, "leaves": each} for each in leaves]}]
+
+
+GENUINE, NARROW = "tropical.v7_genuine_d_plus_3", "tropical.v7_genuine_d_plus_1"
+OTHERS: list[tuple[str, Any, Any]] = [
+    ("infoflow.cmp.zero", lambda _: {"tokens": 20, "max_active": 10, "dimension": 2,
+                                     "leaves": [[2 * i, 2 * i + 1] for i in range(10)]}, {"comparisons": 0}),
+    ("infoflow.t3.heaviside", tripled, {"cells": 64}),
+    ("tropical.rem_v6", thirds, {"cells": [24, 4]}),
+    ("infoflow.cmp.tri.lb", lambda _: {"cases": triples(16)}, {"comparisons": [[539, 557]]}),
+    ("infoflow.p2-b", lambda _: {"cases": [[100, 2, 3], [1600, 2, 3]]}, {"cases": 2}),
+    ("infoflow.6-a", lambda _: {"maxima": 16, "tokens": [100, 4096], "largest": 16}, {"fewest": [14, 16]}),
+    ("classical.serra.line", lambda _: {"widths": [[11, 12], [4, 4, 4, 4]]}, {"regions": [156, 625]}),
+    (GENUINE, lambda _: three_keys(genuine_sawtooth), {"signatures": 1296, "width": 5}),
+    (NARROW, lambda _: three_keys(narrow_sawtooth), {"signatures": 1296, "width": 3}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("claim", "parts", "expected"), OTHERS, ids=[claim for claim, *_ in OTHERS])
+def test_another_honest_instance_is_accepted(records, claim, parts, expected):
+    """The rules are no comparison with one instance: larger and rescaled ones pass."""
+    record = copy.deepcopy(records[claim])
+    record["data"].update(parts(records))
+    assert replay.failure({**record, "expected": expected}) is None
 
 
 def test_there_are_enough_forgeries():
