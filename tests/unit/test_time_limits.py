@@ -262,13 +262,13 @@ def test_what_fails_because_it_was_cut_short_is_not_blamed(ticking):
 
 
 def test_an_enumeration_inside_is_over_with_the_clock_around_it():
-    network, box = hm.Network.random_mlp([2, 300, 300, 300, 1], 0), hm.Box.cube(2, -4, 4)
+    network, box = hm.Network.random_mlp([2, 100, 100, 1], 0), hm.Box.cube(2, -4, 4)
     hm.count_cells(network, box, max_cells=10)  # compiles
     found = []
 
     def count():
         with limits.Clock(0.5, "count").around_calls():
-            found.append(hm.count_cells(network, box))
+            found.append(hm.count_cells(network, box, arithmetic="exact"))  # takes minutes
 
     with pytest.raises(IncompleteError, match="enough to count"):
         count()
