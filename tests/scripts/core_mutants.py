@@ -76,6 +76,7 @@ TESTS = {
     "search": [f"{REGIONS}/test_search_programs.py", "-k", "prime or prove or exact_up or taken_for_equal"],
     "whole": [f"{REGIONS}/test_tied_keys.py", "-k", "whole_numbers"],
     "engines": [
+        f"{REGIONS}/test_error_bounds.py",
         f"{REGIONS}/test_plane_arithmetic.py",
         f"{ORACLES}/test_regions_properties.py",
         f"{ORACLES}/test_structured_properties.py",
