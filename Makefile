@@ -56,7 +56,7 @@ test-cpus: $(VENV)/has-test ## run the tests as on four kinds of processors (abo
 	@echo "==> As on SkylakeX, one thread" && $(ONE) OPENBLAS_CORETYPE=SkylakeX $(MAKE) --no-print-directory test
 	@echo "==> Plain x86-64, two threads" && $(TWO) $(PLAIN) OPENBLAS_CORETYPE=Prescott $(MAKE) --no-print-directory test
 
-mutants: $(VENV)/has-test ## change the core in 228 ways: tests must notice (hours, resumable)
+mutants: $(VENV)/has-test ## change the core in 227 ways: tests must notice (hours, resumable)
 	@$(RUN) tests/scripts/core_mutants.py --jobs 2
 
 trials: $(VENV)/has-test ## closed outputs, full disks, damaged caches, interrupts, 1,000 kills (hours, resumable)

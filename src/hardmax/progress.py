@@ -6,10 +6,11 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from hardmax import limits
 from hardmax.errors import InvalidInputError
 from hardmax.limits import Clock
 
@@ -84,7 +85,8 @@ def shown(
     """What a verb calls on its way, with whatever it promises to pass.
 
     With a ``clock`` that has a limit, the call raises an :class:`~hardmax.errors.IncompleteError` when the
-    time is over, with the text of the last line.
+    time is over, with the text of the last line, and verbs that are called inside are over with it. Without
+    one it asks the clock around it.
 
     Parameters
     ----------
@@ -102,30 +104,56 @@ def shown(
     """
 
     def limited(report: Callable[..., object] | None) -> Callable[..., object] | None:
-        if clock is None or clock.time_limit is None:
+        own = clock if clock is not None and clock.limited else None
+        if own is None and not limits.heard():
             return report
 
         def look(*args: Any) -> None:
             if report is not None:
                 report(*args)
-            clock.check(line(*args)[1])
+            if own is None:
+                limits.look(line(*args)[1])
+            else:
+                own.check(line(*args)[1])
 
         return look
 
+    inside = nullcontext() if clock is None else clock.around_calls()
     if progress is None or progress is False:
-        yield limited(None)
+        with inside:
+            yield limited(None)
     elif progress is True:
         bar = Bar(line)
         try:
-            yield limited(bar)
+            with inside:
+                yield limited(bar)
         finally:
             bar.close()
     elif callable(progress):
-        yield limited(progress)
+        with inside:
+            yield limited(progress)
     else:
         raise InvalidInputError(
             f"progress must be True (a bar), a function or None, but was {progress!r}; try progress=True."
         )
+
+
+@contextmanager
+def watched(progress: Any, clock: Clock) -> Iterator[Callable[[str], None]]:
+    """The same for a verb that is made of calls of others: what they say of themselves is shown.
+
+    Yields what says how far it is in words of its own; the words and the seconds go to ``progress``.
+
+    Examples
+    --------
+    >>> with watched(lambda words, seconds: print(words), Clock(60.0, "ask")) as say:
+    ...     say("half of it")
+    half of it
+    """
+    with shown(progress, lambda words, seconds: (None, f"{words}; {seconds:.0f} s in all")) as report:
+        clock.watch = report
+        with clock.around_calls():
+            yield limits.look
 
 
 class Bar:

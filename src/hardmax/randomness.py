@@ -31,7 +31,7 @@ def generator_of(rng: Any) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"rng must be a whole number of at least 0 or a numpy Generator, but was {rng!r}."
+            f"rng must be a whole number of at least 0 or a numpy Generator, but was {written(rng)}."
         ) from None
 
 

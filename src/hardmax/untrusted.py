@@ -8,6 +8,7 @@ the original exception is its cause.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -65,6 +66,53 @@ def check_plain(path: Path) -> None:
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise FileFormatError(f"{path} must be a file, but is a pipe or a device.")
+
+
+def plain_bytes(path: Path, most: int = LONGEST_TEXT) -> bytes:
+    """What a file holds, unless it is a pipe, a device, or longer than ``most`` bytes.
+
+    Raises
+    ------
+    FileFormatError
+        Before anything is waited for, and before memory is taken.
+
+    Examples
+    --------
+    >>> plain_bytes(Path("/dev/zero"))
+    Traceback (most recent call last):
+    ...
+    hardmax.errors.FileFormatError: /dev/zero must be a file, but is a pipe or a device.
+    """
+    check_plain(path)
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            content = file.read(most + 1) if size <= most else b""  # some hold more than their size says
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
+        raise
+    except (OSError, ValueError) as error:  # links in a circle, names that no file can have
+        raise FileFormatError(
+            f"{path} cannot be read ({getattr(error, 'strerror', None) or error})."
+        ) from error
+    if max(size, len(content)) > most:
+        raise FileFormatError(f"{path} must have at most {most:,} bytes, but has more.")
+    return content
+
+
+def plain_text(path: Path, most: int = LONGEST_TEXT) -> str:
+    """The text of a file in UTF-8, with or without a mark at its beginning; lines end in a newline.
+
+    Raises
+    ------
+    FileFormatError
+        As by :func:`plain_bytes`, and for bytes that are no text.
+    """
+    try:
+        with io.TextIOWrapper(io.BytesIO(plain_bytes(path, most)), encoding="utf-8-sig") as text:
+            return text.read()
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} must be a text file in UTF-8, but is not.") from error
 
 
 # JSON
@@ -292,8 +340,15 @@ def said_plainly(sentence: str) -> Iterator[None]:
         yield
     except (HardmaxError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise DamagedFileError(f"{sentence} ({first_line(error)}).") from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether compiled Rust gave up, which it says with an exception of no common kind."""
+    return type(error).__name__ == "PanicException"
 
 
 def first_line(error: BaseException) -> str:

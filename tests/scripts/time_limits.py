@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -31,6 +32,31 @@ RNG = np.random.default_rng(0)
 def counted(widths: str, **options: Any) -> Callable[..., Any]:
     network = read_network(f"mlp:{widths},seed=0")
     return partial(hm.count_cells, network, hm.Box.cube(int(widths.partition(",")[0]), -4, 4), **options)
+
+
+def training_job(n_samples: int) -> hm.training.Job:
+    shape = hm.training.TransformerShape(15, 4, widths=(64, 64), heads=(2, 2), hidden=(128, 128))
+    target = {"name": "pairwise", "D": 2, "d": 4, "seed": 0}
+    return hm.training.Job(target, shape, hm.training.TrainingSettings(n_samples=n_samples))
+
+
+def study(time_limit: float) -> Any:
+    from hardmax.training.studies import Study, run_study
+
+    jobs = [{"widths": [4, 60, 60, 1], "seed": 0, "box": 4}]
+    with tempfile.TemporaryDirectory() as folder:
+        return run_study(f"{folder}/cells", Study.of("cells", jobs, runner="cells"), time_limit=time_limit)
+
+
+def reproduced(name: str, time_limit: float) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return hm.reproduce(name, folder, "paper", time_limit=time_limit)
+
+
+def arrays(n_layers: int) -> list[Any]:
+    """Layers of a router of 256 experts."""
+    weights = RNG.standard_normal((256, 256))
+    return [hm.models.RouterLayer(RNG.standard_normal((2000, 256)), weights) for _ in range(n_layers)]
 
 
 PAIRS = hm.MaxPosition(lambda q, k: np.einsum("bsid,btjd->bst", q, k))
@@ -123,6 +149,48 @@ def questions() -> dict[str, Callable[..., Any]]:
         ),
         "`measure_influence`, 2,000 sequences": partial(
             hm.measure_influence, hm.models.bundled_source(), RNG.standard_normal((2000, 15, 4))
+        ),
+        "`head_atlas`, 5,000 sequences": partial(
+            hm.head_atlas, hm.models.bundled_source(), RNG.standard_normal((5000, 15, 4))
+        ),
+        "`along_training`, 20 checkpoints, 500 sequences": partial(
+            hm.along_training, [hm.models.bundled_source()] * 20, RNG.standard_normal((500, 15, 4))
+        ),
+        "`models.check_assumptions`, 2,000 sequences": partial(
+            hm.models.check_assumptions,
+            hm.models.bundled_source(),
+            {str(i): sequence for i, sequence in enumerate(RNG.standard_normal((2000, 15, 4)))},
+        ),
+        "`models.router_flips`, 2,000 decisions among 256 experts in each of 100 layers": partial(
+            hm.models.router_flips, arrays(100), k=8
+        ),
+        '`check_claims`, `effort="full"`': partial(hm.check_claims, None, "full"),
+        '`reproduce("tropical.fig6")`, profile paper': partial(reproduced, "tropical.fig6"),
+        '`reproduce("infoflow.fig4")`, profile paper': partial(reproduced, "infoflow.fig4"),
+        "`training.train`, 10^8 samples": lambda time_limit: hm.training.train(
+            training_job(10**8), time_limit=time_limit
+        ),
+        "`training.examples`, 10^7 sequences": partial(
+            hm.training.examples, {"name": "triangle_center"}, 8, 10**7
+        ),
+        "`run_study`, a count of [4,60,60,1]": study,
+        "`attention_diagram(...).find`, 20,000 keys in R^24": lambda time_limit: hm.attention_diagram(
+            RNG.standard_normal((20_000, 24))
+        ).find(time_limit=time_limit),
+        "`geometry.vertices_from_subsets`, 60 heads of 8 keys in R^4": partial(
+            hm.geometry.vertices_from_subsets, RNG.standard_normal((60, 8, 4)), n_samples=20_000
+        ),
+        "`temperature.surviving_cells`, 10^6 points": partial(
+            hm.temperature.surviving_cells,
+            read_network("mlp:8,300,300,300,1,seed=0"),
+            RNG.standard_normal((10**6, 8)),
+            0.1,
+        ),
+        "`targets.switch_support`, 4,000 segments": partial(
+            hm.targets.switch_support, hm.targets.triangle_center(), n=4000, n_tokens=40
+        ),
+        "`targets.winning_supports`, 10^5 sequences": partial(
+            hm.targets.winning_supports, hm.targets.triangle_center(), 60, n=10**5
         ),
     }
 

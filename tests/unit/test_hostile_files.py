@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import platform
 import subprocess
 import sys
 import time
@@ -15,7 +16,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+import safetensors.numpy as safetensors_numpy
 from click.testing import CliRunner
 
 import hardmax as hm
@@ -28,8 +31,22 @@ from hardmax.errors import (
     InvalidInputError,
     readable,
 )
+from hardmax.models.reading.folders import check_folder
+from hardmax.models.reading.text_runs import _Folder
 from hardmax.regions.engine import seals
-from hardmax.untrusted import parsed_json, parsed_npy, ratio_of, ratio_text
+from hardmax.training.studies.store import RunStore
+from hardmax.training.studies.study import Study, read_study
+from hardmax.training.trained_models import load_model
+from hardmax.untrusted import (
+    parsed_json,
+    parsed_npy,
+    plain_bytes,
+    plain_text,
+    ratio_of,
+    ratio_text,
+    said_plainly,
+)
+from hardmax.verification.vnnlib import parse_vnnlib, read_vnnlib
 
 TESTS = Path(__file__).resolve().parent.parent
 
@@ -301,3 +318,223 @@ def test_an_error_of_any_kind_can_be_copied_and_can_name_a_file(error):
     named = error.about("f.npz")
     assert type(named) is type(error)
     assert str(named) == f"f.npz: {error}"
+
+
+def never_ends(path, how):
+    """Put something at a path that a careless reader waits for, or takes all memory for."""
+    if how == "pipe":
+        os.mkfifo(path)
+    elif how == "device":
+        path.symlink_to("/dev/zero")
+    elif how == "loop":
+        path.symlink_to(path)
+    else:
+        with open(path, "wb") as file:
+            file.truncate(100 << 30)  # takes no room on the disk
+    return path
+
+
+NEVER_ENDING = ("pipe", "device", "loop", "huge")
+
+
+@pytest.mark.parametrize("how", NEVER_ENDING)
+def test_only_files_of_a_known_size_are_read(how, tmp_path):
+    path = never_ends(tmp_path / "study.json", how)
+    with pytest.raises(FileFormatError, match=r"study\.json"):
+        plain_bytes(path)
+    with pytest.raises(FileFormatError, match=r"study\.json"):
+        plain_text(path)
+    for read in (read_study, load_model, read_vnnlib):
+        with pytest.raises(FileFormatError, match=r"study\.json"):
+            read(path)
+
+
+@pytest.mark.parametrize("how", NEVER_ENDING)
+@pytest.mark.parametrize("name", ["lines.txt", "rows.jsonl", "names.json"])
+def test_texts_are_read_from_files_of_a_known_size(how, name, tmp_path):
+    with pytest.raises((FileFormatError, FileNotFoundError), match=name):
+        hm.models.read_texts(never_ends(tmp_path / name, how))
+
+
+def test_texts_of_too_many_lines_are_refused(tmp_path):
+    (tmp_path / "lines.txt").write_bytes(b"\n" * 5_000_000)
+    with pytest.raises(FileFormatError, match="lines, but has more"):
+        hm.models.read_texts(tmp_path / "lines.txt")
+
+
+@pytest.mark.parametrize("how", ["pipe", "device", "huge"])
+@pytest.mark.parametrize("name", ["config.json", "vocab.txt", "special_tokens_map.json"])
+def test_every_file_of_a_model_has_a_known_size(how, name, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).unlink(missing_ok=True)
+    never_ends(tmp_path / name, how)
+    with pytest.raises(FileFormatError, match=r"a pipe or a device|at most|must hold the config\.json"):
+        check_folder(tmp_path)
+
+
+@pytest.mark.parametrize("how", [*NEVER_ENDING, "empty", "short", "folder"])
+def test_a_damaged_key_counts_as_none_nowhere(how, tmp_path, monkeypatch):
+    monkeypatch.delenv("HARDMAX_CHECKPOINT_KEY", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "hardmax").mkdir()
+    key = seals.key_path()
+    if how == "folder":
+        key.mkdir()
+    elif how in ("empty", "short"):
+        key.write_bytes(b"" if how == "empty" else b"x" * 31)
+    else:
+        never_ends(key, how)
+    net, box, path = hm.Network.random_mlp([2, 4, 1], 0), hm.Box.cube(2, -1, 1), tmp_path / "run.npz"
+    with pytest.raises(DamagedFileError, match="seals checkpoints"):
+        hm.count_cells(net, box, max_cells=2, checkpoint=path)
+    assert not path.exists()
+    monkeypatch.setenv("HARDMAX_CHECKPOINT_KEY", "mine")
+    hm.count_cells(net, box, max_cells=2, checkpoint=path)
+    monkeypatch.delenv("HARDMAX_CHECKPOINT_KEY")
+    with pytest.raises(DamagedFileError, match="seals checkpoints"):
+        hm.count_cells(net, box, checkpoint=path)
+
+
+@pytest.mark.parametrize("how", NEVER_ENDING)
+def test_a_store_does_not_wait_for_its_files(how, tmp_path):
+    study = Study.of("s", [{"n": 2}, {"n": 3}], runner="my_module:root")
+    store = RunStore.create(tmp_path / "s", study)
+    first, second = store.jobs
+    never_ends(store.result_path(first), how)
+    never_ends(store.folder / "failed" / f"{second}.json", how)
+    never_ends(store.folder / "drivers" / "x.json", how)
+    assert RunStore(store.folder).counts() == {"waiting": 2, "running": 0, "finished": 0, "failed": 0}
+    assert store.damaged() == [first]
+    never_ends(store.folder / "jobs" / "000009-x.json", how)
+    with pytest.raises(FileFormatError, match="000009-x"):
+        RunStore(store.folder)
+
+
+def test_a_driver_that_no_process_can_be_is_gone(tmp_path):
+    store = RunStore.create(tmp_path / "s", Study.of("s", [{"n": 2}], runner="my_module:root"))
+    driver = {"host": platform.node(), "pid": 10**30, "slots": 1, "running": {}, "at": time.time()}
+    (store.folder / "drivers" / "x.json").write_text(json.dumps(driver))
+    assert store.drivers() == []
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", '{"a": NaN}', "9" * 5000])
+def test_a_folder_of_measured_texts_that_says_something_else(text, tmp_path):
+    (tmp_path / "question.json").write_text(text)
+    with pytest.raises(FileFormatError, match=r"question\.json"):
+        _Folder(tmp_path, {"model": "m"})
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        (f"(* {'1e900 ' * 1000})", "32,768 bits"),
+        (f"(* {'1e-900 ' * 1000})", "32,768 bits"),
+        (f"(+ {' '.join(f'(/ 1 {n})' for n in range(1, 30_000))})", "32,768 bits"),
+        ("1 " * 4_000_001, "names, numbers and brackets"),
+    ],
+)
+def test_numbers_of_a_property_stay_of_a_size(expression, problem):
+    with pytest.raises(InvalidInputError, match=problem):
+        parse_vnnlib(f"(declare-const Y_0 Real) (assert (<= Y_0 {expression}))")
+
+
+def test_a_sum_of_many_terms_takes_linear_time():
+    names = [f"X_{i}" for i in range(20_000)]
+    declared = "".join(f"(declare-const {name} Real)" for name in names)
+    begin = time.process_time()
+    parse_vnnlib(f"{declared} (assert (<= (+ {' '.join(names)}) 1))")
+    assert time.process_time() - begin < 10  # some hundred seconds when every sum was made anew
+
+
+def test_a_scene_of_integers_beyond_all_floats():
+    head = {"mode": "head", "scores": "attention", "rule": "hardmax", "temperature": 0.5, "half": 2}
+    for change in ({"half": 10**400}, {"temperature": -(10**400)}, {"keys": [[10**400, 0, 0]]}):
+        with pytest.raises(InvalidInputError, match="numbers up to"):
+            hm.explore(scene={**head, "keys": [[0, 0, 0]], **change})
+
+
+def test_a_short_target_that_stands_for_much():
+    with pytest.raises(InvalidInputError, match="sums stand for more than 200,000 symbols"):
+        hm.targets.named("sum(i<1000) sum(j<1000) sum(k<1000) max(t) x[t][0]")
+    with pytest.raises(InvalidInputError, match="a token must hold at most"):
+        hm.targets.named("max(t) x[t][999999999]")
+    wide = hm.targets.named("max(t) x[t][99999]")
+    assert wide(np.eye(2, 100_000, 99_999)[None]).tolist() == [1.0]
+
+
+def sound_folder(folder):
+    """Enough of a model for the checks before it is loaded."""
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    safetensors_numpy.save_file({"a": np.zeros(2, dtype=np.float32)}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("config.json", '{"num_labels": 1000000000}', "labels"),
+        ("model.safetensors.index.json", '{"weight_map": {}}', "names none"),
+        (
+            "tokenizer.json",
+            json.dumps({"normalizer": {"type": "Sequence", "normalizers": [{"content": "t" * 50}] * 2}}),
+            "longer than 100 times",
+        ),
+        ("tokenizer.json", json.dumps({"normalizer": {"type": "Prepend", "prepend": "t" * 101}}), "longer"),
+    ],
+)
+def test_a_model_folder_that_asks_for_too_much(name, text, problem, tmp_path):
+    check_folder(sound_folder(tmp_path))
+    (tmp_path / name).write_text(text)
+    with pytest.raises(FileFormatError, match=problem):
+        check_folder(tmp_path)
+
+
+def test_a_weights_file_of_too_many_tensors_is_refused(tmp_path):
+    entries = {f"t{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(100_001)}
+    text = json.dumps(entries).encode()
+    sound_folder(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(DamagedFileError, match="at most 100,000 tensors"):
+        check_folder(tmp_path)
+
+
+def onnx_file(path, nodes, constants=()):
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2]) for name in "xy"]
+    made = [onnx.helper.make_node(operator, inputs, [output]) for operator, inputs, output in nodes]
+    graph = onnx.helper.make_graph(made, "g", ends[:1], ends[1:], list(constants))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_onnx_files_that_grow_without_end(tmp_path):
+    empty = onnx.TensorProto(name="w", data_type=1, dims=[0, 2**60])
+    doubled = [("Add", ["x", "x"], "c0"), *(("Add", [f"c{i}"] * 2, f"c{i + 1}") for i in range(1500))]
+    deep = [("Relu", ["x"], "c0"), *(("Relu", [f"c{i}"], f"c{i + 1}") for i in range(5100))]
+    for nodes, constants, problem in (
+        ([("MatMul", ["x", "w"], "y")], [empty], "too large to be read"),
+        ([*doubled, ("Identity", ["c1500"], "y")], [], "beyond all floats"),
+        ([*deep, ("Identity", ["c5100"], "y")], [], "more than 5,000 layers"),
+    ):
+        with pytest.raises(hm.errors.UnsupportedNetworkError, match=problem):
+            hm.Network.from_onnx(onnx_file(tmp_path / "m.onnx", nodes, constants))
+
+
+def test_a_panic_of_compiled_code_becomes_a_sentence_and_ctrl_c_does_not():
+    panic = type("PanicException", (BaseException,), {})
+    with (
+        pytest.raises(DamagedFileError, match=r"a file, but is not \(at line 0\)"),
+        said_plainly("a file, but is not"),
+    ):
+        raise panic("at line 0")
+    with pytest.raises(KeyboardInterrupt), said_plainly("a file, but is not"):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"layers": 1, "ties": "x"}, {"layers": [[{"who": "cls", "rules": [{"rule": "x"}]}]], "ties": "all"}],
+)
+def test_a_saved_plan_that_is_none(values):
+    with pytest.raises(DamagedFileError, match="as to_dict wrote it"):
+        hm.flow.Plan.from_dict(values)

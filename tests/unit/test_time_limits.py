@@ -211,7 +211,8 @@ def model_verbs():
 def test_models_look_at_the_clock_between_passes_and_texts(name, ticking):
     verb = model_verbs()[name]
     with pytest.raises(
-        IncompleteError, match=r"time_limit must be enough to .* so far: (loading|.*[0-9] of [0-9])"
+        IncompleteError,
+        match=r"time_limit must be enough to .* so far: (nothing|loading|.*[0-9] of [0-9])",
     ):
         verb(time_limit=0.5)
     assert ticking.now < 10.0
@@ -230,3 +231,133 @@ def test_a_box_too_large_to_draw_gets_a_sentence():
     diagram = hm.attention_diagram([[1, 0], [0, 1], [-1, -1]])
     with pytest.raises(InvalidInputError, match=r"box must lie within 1e\+150 of 0 to be drawn, .* 1e\+308"):
         diagram.plot(box=hm.Box.cube(2, -1, 1e308))
+
+
+def test_a_clock_covers_the_calls_inside(ticking):
+    def ask():
+        clock = limits.Clock(6.5, "ask all")
+        with clock.around_calls():
+            clock.check("1 of 9")
+            assert limits.Clock(None, "ask one").limited
+            assert limits.left(90.0) < 6.5
+            while True:
+                limits.look()
+
+    with pytest.raises(IncompleteError, match=r"enough to ask all, but was 6\.5 s; so far: 1 of 9"):
+        ask()
+    limits.look()  # nothing is around it any more
+    assert limits.left(None) is None
+
+
+def test_what_fails_because_it_was_cut_short_is_not_blamed(ticking):
+    def fail(seconds):
+        with limits.Clock(5.5, "ask all").around_calls():
+            ticking.now += seconds
+            raise ZeroDivisionError
+
+    with pytest.raises(IncompleteError, match="ask all"):
+        fail(9.0)
+    with pytest.raises(ZeroDivisionError):
+        fail(1.0)
+
+
+def test_an_enumeration_inside_is_over_with_the_clock_around_it():
+    network, box = hm.Network.random_mlp([2, 100, 100, 1], 0), hm.Box.cube(2, -4, 4)
+    hm.count_cells(network, box, max_cells=10)  # compiles
+    found = []
+
+    def count():
+        with limits.Clock(0.5, "count").around_calls():
+            found.append(hm.count_cells(network, box, arithmetic="exact"))  # takes minutes
+
+    with pytest.raises(IncompleteError, match="enough to count"):
+        count()
+    assert not any(one.complete for one in found)
+
+
+@pytest.mark.parametrize("seconds", ["3", True, None, 10**5000, -(10**5000), 0], ids=range(6))
+def test_seconds_are_a_positive_number(seconds):
+    if seconds is None or (not isinstance(seconds, (str, bool)) and seconds > 0):
+        assert not limits.Clock(seconds).over
+        return
+    with pytest.raises(InvalidInputError, match="positive number of seconds"):
+        limits.Clock(seconds)
+
+
+def short_verbs(tmp_path):
+    """Verbs that are given up at once, whatever they are asked."""
+    rng = np.random.default_rng(0)
+    source, sequences = hm.models.bundled_source(), rng.standard_normal((3, 15, 4))
+    network = hm.Network.random(2, 3, 1, 1, 4, 0)
+    shape = hm.training.TransformerShape(3, 1, widths=(4,), heads=(1,), hidden=(8,), beta=1.0)
+    settings = hm.training.TrainingSettings(128, batch=64, train_size=64, validation_size=64)
+    layer = hm.SelfAttention([[[1.0]]], [[[1.0]]], [[[1.0]]], [[[1.0]]])
+    retrieval, largest = hm.targets.retrieval(2), {"name": "kth_largest", "k": 2}
+    return {
+        "head_atlas": lambda **o: hm.head_atlas(source, **o),
+        "corpus": lambda **o: hm.head_atlas(source, sequences, **o),
+        "along_training": lambda **o: hm.along_training([source], sequences, **o),
+        "check_assumptions": lambda **o: hm.models.check_assumptions(source, **o),
+        "token_flow": lambda **o: hm.models.token_flow(source, **o),
+        "router_flips": lambda **o: hm.models.router_flips(source, **o),
+        "check_claims": lambda **o: hm.check_claims("tropical.fig4_216", **o),
+        "reproduce": lambda **o: hm.reproduce("tropical.fig4", tmp_path, **o),
+        "train": lambda **o: hm.training.train(hm.training.Job(largest, shape, settings), **o),
+        "examples": lambda **o: hm.training.examples(largest, 4, 10, **o),
+        "find": lambda **o: hm.attention_diagram(rng.standard_normal((400, 8))).find(**o),
+        "vertices_from_subsets": lambda **o: hm.geometry.vertices_from_subsets(
+            rng.standard_normal((4, 3, 3)), **o
+        ),
+        "surviving_cells": lambda **o: hm.temperature.surviving_cells(network, np.zeros((3, 2)), 1.0, **o),
+        "switch_support": lambda **o: hm.targets.switch_support(retrieval, n=4, **o),
+        "winning_supports": lambda **o: hm.targets.winning_supports(retrieval, 4, n=4, **o),
+        "is_permutation_invariant": lambda **o: hm.targets.is_permutation_invariant(retrieval, **o),
+        "measure_active": lambda **o: hm.targets.measure_active(lambda X: X.max(axis=(1, 2)), **o),
+        "frozen_context_effect": lambda **o: hm.regions.frozen_context_effect(
+            hm.Transformer([layer]), [[1.0], [2.0]], 0, [4.0], **o
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", short_verbs(None))
+def test_verbs_are_given_up_with_a_sentence_and_show_how_far_they_are(name, tmp_path):
+    with pytest.raises(IncompleteError, match="time_limit must be enough to "):
+        short_verbs(tmp_path)[name](time_limit=1e-9)
+    assert not list(tmp_path.iterdir())
+    seen = []
+    assert (
+        short_verbs(tmp_path)[name](time_limit=600.0, progress=lambda *state: seen.append(state)) is not None
+    )
+    assert seen
+
+
+def test_a_study_is_stopped_and_goes_on(tmp_path):
+    from hardmax.training.studies import Study, run_study
+
+    study = Study.of("cells", [{"widths": [2, 4, 1], "seed": 0, "box": 4}], runner="cells")
+    with pytest.raises(IncompleteError, match=r"run all jobs.*so far: 0 of 1 jobs, which are kept"):
+        run_study(tmp_path / "cells", study, time_limit=1e-9)
+    assert run_study(tmp_path / "cells").complete
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda n: hm.Network.random(2, 3, 1, 1, 4, 0).with_rule("top-k", k=n),
+        lambda n: hm.Network.random(2, 3, 1, 1, 4, 0).with_rule("sparsemax", temperature=-n),
+        lambda n: hm.Network.random(2, 3, 1, 1, 4, 0)(np.zeros(2), n),
+        lambda n: hm.check_stability([[1.0, 2.0]], n),
+        lambda n: hm.tropical.oplus(1.0, 2.0, n),
+        lambda n: hm.attention_diagram([[1.0], [2.0]], k=n),
+        lambda n: hm.models.router_flips(np.eye(3), k=n),
+        lambda n: hm.count_cells(hm.Network.random_mlp([2, 3, 1], 0), hm.Box.cube(2, -1, 1), n_jobs=n),
+        lambda n: hm.count_cells(hm.Network.random_mlp([2, 3, 1], 0), hm.Box.cube(2, -1, 1), max_cells=-n),
+        lambda n: hm.temperature.standard_temperature(n),
+        lambda n: hm.head_atlas(hm.models.bundled_source(), layers=[n]),
+        lambda n: hm.head_atlas(hm.models.bundled_source(), sink_factor=n),
+    ],
+)
+def test_integers_of_thousands_of_digits_get_one_sentence(ask):
+    with pytest.raises(InvalidInputError, match="must") as error:
+        ask(10**5000)
+    assert len(str(error.value)) < 300

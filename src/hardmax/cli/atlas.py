@@ -17,10 +17,11 @@ from hardmax.cli.models import (
     many_texts,
     model_and_text,
     number_list,
+    pace,
     text_for,
     texts_of,
 )
-from hardmax.cli.numbers import REAL, WholeRange
+from hardmax.cli.numbers import REAL, TIME_LIMIT, WholeRange
 from hardmax.cli.outputs import check_folder, number, out_folder, print_json, print_table
 from hardmax.errors import InvalidInputError
 
@@ -49,7 +50,10 @@ _PLANES: dict[str, Any] = {"tokens": "tokens", "principal": "principal", "none":
     metavar="tokens|principal|T,T,T|none",
     help="What spans the slices: three tokens that are far apart or named, or principal directions.",
 )
-@click.option("--time-limit", type=REAL, default=60.0, show_default=True, help="Seconds per slice.")
+@click.option(
+    "--slice-limit", type=REAL, default=60.0, show_default=True, metavar="S", help="Seconds per slice."
+)
+@TIME_LIMIT
 @click.option(
     "--generate",
     type=WholeRange(min=1),
@@ -69,7 +73,8 @@ def atlas(
     heads: str | None,
     positions: str | None,
     plane: str,
-    time_limit: float,
+    slice_limit: float,
+    time_limit: float | None,
     generate: int | None,
     out: Path | None,
     as_json: bool,
@@ -104,7 +109,7 @@ def atlas(
             raise InvalidInputError(
                 "--generate takes a MODEL folder and --text or --file, and no choice of heads."
             )
-        _print_generation(model, words, generate, out, as_json)
+        _print_generation(model, words, generate, time_limit, out, as_json)
         return
     if texts is not None and (positions is not None or plane != "tokens"):
         raise InvalidInputError("--positions and --plane belong to one text; leave them out with --texts.")
@@ -119,6 +124,7 @@ def atlas(
         heads=number_list(heads, "--heads"),
         positions=number_list(positions, "--positions"),
         plane=_PLANES[plane] if plane in _PLANES else number_list(plane, "--plane"),
+        slice_limit=slice_limit,
         time_limit=time_limit,
         checkpoint=checkpoint,
         progress=done if sys.stderr.isatty() else None,
@@ -233,16 +239,18 @@ def print_corpus(found: CorpusAtlas) -> None:
         "entropy: of the probabilities, in bits; of wins: over the largest possible.",
         "sink: the most frequent one and on how many texts; share: its readers in per cent that it wins.",
         f"Fidelity: probabilities within {number(found.probability_difference)} of the model's own.",
-        f"{found.seconds:.1f} s, {found.n_texts / found.seconds:.1f} texts per second.",
+        pace(found.n_texts, found.seconds),
     ]
     columns = ["layer", "head", "margin", "top p", "10 %", "sure", "entropy", "of wins", "sink", "share"]
     title = f"{found.model} ({found.family}) on {found.n_texts} texts, {total} tokens"
     print_table(title, columns, map(row, found.heads), notes, most=_MOST_HEADS)
 
 
-def _print_generation(model: str, prompt: str, n_steps: int, out: Path | None, as_json: bool) -> None:
+def _print_generation(
+    model: str, prompt: str, n_steps: int, time_limit: float | None, out: Path | None, as_json: bool
+) -> None:
     done = _token_done if sys.stderr.isatty() else None
-    found = hm.models.generation_atlas(model, prompt, n_steps=n_steps, progress=done)
+    found = hm.models.generation_atlas(model, prompt, n_steps=n_steps, time_limit=time_limit, progress=done)
     if out is not None:
         out.mkdir(exist_ok=True)
         click.echo(f"saved {found.save(out / 'atlas.npz')}", err=True)

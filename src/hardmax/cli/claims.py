@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hardmax.cli.numbers import TIME_LIMIT
 from hardmax.cli.outputs import counted, print_json
 from hardmax.errors import FileFormatError, InvalidInputError
 from hardmax.papers.paper import papers
@@ -94,9 +95,15 @@ def list_claims(paper: str | None, select: Sequence[str], as_json: bool) -> None
     metavar="DIR",
     help="Write a certificate per claim, and replay.py, into this folder.",
 )
+@TIME_LIMIT
 @_JSON
 def check(
-    paper: str | None, select: Sequence[str], effort: str, certificates: Path | None, as_json: bool
+    paper: str | None,
+    select: Sequence[str],
+    effort: str,
+    certificates: Path | None,
+    time_limit: float | None,
+    as_json: bool,
 ) -> int:
     """Compute the verdicts.
 
@@ -106,7 +113,7 @@ def check(
 
     chosen = [claim.name for claim in _chosen(paper, select)]
     shown = None if as_json else _print_entry
-    ledger = check_claims(chosen, effort, progress=shown)
+    ledger = check_claims(chosen, effort, time_limit=time_limit, progress=shown)
     if certificates is not None:
         written = write_certificates(ledger, certificates)
         files = counted(len(written), "certificate")
@@ -125,12 +132,13 @@ def check(
 @claims.command("count")
 @_PAPER
 @_SELECT
+@TIME_LIMIT
 @_JSON
-def count(paper: str | None, select: Sequence[str], as_json: bool) -> None:
+def count(paper: str | None, select: Sequence[str], time_limit: float | None, as_json: bool) -> None:
     """Compute the verdicts and count them, the statements of each paper apart from our own."""
     from hardmax.papers.ledger import Verdict, check_claims
 
-    ledger = check_claims([claim.name for claim in _chosen(paper, select)])
+    ledger = check_claims([claim.name for claim in _chosen(paper, select)], time_limit=time_limit)
     if as_json:
         print_json(ledger.by_origin)
         return

@@ -13,7 +13,7 @@ import numpy as np
 import hardmax as hm
 from hardmax.cli.inputs import read_result
 from hardmax.cli.models import TextsDone, layers_and_heads, many_texts, number_list, texts_of
-from hardmax.cli.numbers import REAL, WholeRange
+from hardmax.cli.numbers import REAL, TIME_LIMIT, WholeRange
 from hardmax.cli.outputs import (
     check_targets,
     output_options,
@@ -166,6 +166,10 @@ def _print_comparison(found: ModelComparison) -> None:
     show_default=True,
     help="On how many texts the exact cells of each layer are counted.",
 )
+@click.option(
+    "--slice-limit", type=REAL, default=60.0, show_default=True, metavar="S", help="Seconds per count."
+)
+@TIME_LIMIT
 @_HUB
 @output_options
 def along_training(
@@ -177,6 +181,8 @@ def along_training(
     heads: str | None,
     hard: float,
     n_cells: int,
+    slice_limit: float,
+    time_limit: float | None,
     hub: bool,
     as_json: bool,
     out: Path | None,
@@ -217,7 +223,9 @@ def along_training(
         heads=number_list(heads, "--heads"),
         hard=hard,
         n_cells=n_cells,
+        slice_limit=slice_limit,
         checkpoint=checkpoint,
+        time_limit=time_limit,
         progress=TextsDone() if sys.stderr.isatty() else None,
     )
     save_and_draw(found, out, plot)

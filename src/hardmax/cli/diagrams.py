@@ -10,7 +10,7 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.cli.inputs import naming, read_heads, read_matrix, read_result, read_vector, read_vectors
-from hardmax.cli.numbers import REAL, WHOLE
+from hardmax.cli.numbers import REAL, TIME_LIMIT, WHOLE
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -24,6 +24,7 @@ from hardmax.cli.outputs import (
 )
 from hardmax.errors import CertificateError, DimensionMismatchError, InvalidInputError
 from hardmax.geometry.domains import Box
+from hardmax.limits import Clock
 
 if TYPE_CHECKING:
     from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-margin", is_flag=True, help="The largest margin that a query of norm at most 1 can give each key."
 )
-@click.option("--time-limit", type=REAL, metavar="S", help="With --k: give up after this many seconds.")
+@TIME_LIMIT
 @output_options
 def diagram(
     keys: Path,
@@ -88,19 +89,16 @@ def diagram(
         raise InvalidInputError("--biases belongs to keys; for --sites use --weights.")
     cells = _diagram(keys, biases, sites, weights, k)
     several = cells.kind == "OrderKDiagram"
-    if time_limit is not None and not several:
-        raise InvalidInputError(
-            "--time-limit belongs to --k 2 or more; one key at a time takes one linear program per key."
-        )
-    if several:
-        cells.find(time_limit=time_limit)
     if several and max_margin:
         raise InvalidInputError("--max-margin is about single keys; leave out --k.")
+    clock = Clock(time_limit, "decide about all keys")
+    cells.find(time_limit=time_limit)
     with naming(keys, biases, weights):
         square = None if box is None else Box.cube(2, *box)
         if square is not None and cells.d != 2:
             raise InvalidInputError(f"--box cuts a square out of the plane, but dimension is {cells.d}.")
-        margins = cells.max_margin().values if max_margin else None
+        with clock.around_calls():
+            margins = cells.max_margin().values if max_margin else None
     save_and_draw(cells, out, plot, box=square)
     report = _set_report(cells, square) if several else _report(cells, square, margins)
     word = "site" if sites else "key"
@@ -207,7 +205,7 @@ def _area(corners: Any) -> float:
     "--k", type=WHOLE, default=1, show_default=True, metavar="K", help="The K best keys of a head win."
 )
 @click.option("--verify", is_flag=True, help="Check every witness and the Euler and Weibel identities.")
-@click.option("--time-limit", type=REAL, metavar="S", help="Give up after this many seconds.")
+@TIME_LIMIT
 @output_options
 def minkowski(
     heads: tuple[Path, ...],

@@ -10,6 +10,7 @@ import click
 
 import hardmax as hm
 from hardmax.cli.models import TextsDone, many_texts, model_and_text, text_for, texts_of
+from hardmax.cli.numbers import TIME_LIMIT
 from hardmax.cli.outputs import check_targets, number, output_options, print_json, print_table, save_and_draw
 from hardmax.errors import InvalidInputError
 from hardmax.results import plain
@@ -27,6 +28,7 @@ _MOST_ROWS = 400
 @click.option(
     "--dtype", default="bfloat16", show_default=True, help="For which precision flips are ruled out."
 )
+@TIME_LIMIT
 @output_options
 def experts(
     model: str | None,
@@ -36,6 +38,7 @@ def experts(
     field: str | None,
     checkpoint: Path | None,
     dtype: str,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -66,6 +69,7 @@ def experts(
         dtype=dtype,
         hub=hub,
         checkpoint=checkpoint,
+        time_limit=time_limit,
         progress=TextsDone() if sys.stderr.isatty() else None,
     )
     save_and_draw(found, out, plot)

@@ -11,7 +11,7 @@ import numpy as np
 import hardmax as hm
 from hardmax.cli.inputs import naming, read_result, read_scores
 from hardmax.cli.models import layers_and_heads, model_and_text, number_list, text_for
-from hardmax.cli.numbers import WHOLE
+from hardmax.cli.numbers import TIME_LIMIT, WHOLE
 from hardmax.cli.outputs import (
     FILE,
     check_targets,
@@ -53,6 +53,7 @@ _MOST_HEADS = 400
 @click.option(
     "--score-dtype", help="In which format scores are kept; that of --dtype, bfloat16 for eight bits."
 )
+@TIME_LIMIT
 @output_options
 def flips(
     model: str | None,
@@ -65,6 +66,7 @@ def flips(
     k: int,
     accumulate: str,
     score_dtype: str | None,
+    time_limit: float | None,
     as_json: bool,
     out: Path | None,
     plot: Path | None,
@@ -88,6 +90,7 @@ def flips(
 
     check_targets(out, plot)
     options: dict[str, Any] = {"dtype": dtype, "k": k, "accumulate": accumulate, "score_dtype": score_dtype}
+    options["time_limit"] = time_limit
     if logits is None:
         words = text_for(model, text, file)
         found = hm.models.router_flips(

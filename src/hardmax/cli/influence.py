@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import hardmax as hm
-from hardmax.cli.models import TextsDone, many_texts, model_and_text, refuse_words, texts_of
+from hardmax.cli.models import TextsDone, many_texts, model_and_text, pace, refuse_words, texts_of
 from hardmax.cli.numbers import REAL, WHOLE, WholeRange
 from hardmax.cli.outputs import check_targets, out_option, print_json, print_table, save_and_draw
 from hardmax.errors import InvalidInputError
@@ -192,7 +192,7 @@ def _print_corpus(found: CorpusInfluence) -> None:
             "Means over texts of medians over the compared tokens of each; in brackets "
             f"{100 * found.confidence:g} % intervals over texts (Student's t).",
             "Gain: 0 as a random set, 1 as the best of the size.",
-            f"{found.seconds:.1f} s, {len(found.names) / found.seconds:.2f} texts per second.",
+            pace(len(found.names), found.seconds),
         ]
         columns = [
             "after", "rule", "compared", "set size", "random", "information set", "rollout", "best", "gain",

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from hardmax import storage
 from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError, NotFiniteError
 from hardmax.results import load
-from hardmax.untrusted import opened_archive, parsed_npy
+from hardmax.untrusted import opened_archive, parsed_npy, plain_bytes, plain_text
 
 Number = float | Fraction
+
+_LONGEST_ARRAY = 2**31  # bytes of an npy file
 
 
 def read_arrays(path: Path, *, masked: bool = False) -> dict[str, NDArray[Any]]:
@@ -40,7 +42,7 @@ def read_arrays(path: Path, *, masked: bool = False) -> dict[str, NDArray[Any]]:
         raise FileFormatError(f"{path} must hold numbers, but is empty (0 bytes).")
     match path.suffix.lower():
         case ".npy":
-            arrays = {path.name: parsed_npy(path.read_bytes(), str(path))}
+            arrays = {path.name: parsed_npy(plain_bytes(path, most=_LONGEST_ARRAY), str(path))}
         case ".npz":
             arrays = _read_npz(path)
         case ".csv":
@@ -65,11 +67,11 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 def _read_csv(path: Path) -> NDArray[Any]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = plain_text(path)
         lines = [
             (i, row) for i, row in enumerate(csv.reader(io.StringIO(text)), 1) if any(e.strip() for e in row)
         ]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise FileFormatError(f"{path} must be a text file of numbers, but is not text.") from error
     lines = [(i, row) for i, row in lines if not row[0].lstrip().startswith("#")]
     if lines and not any(_is_number(entry) for entry in lines[0][1]):

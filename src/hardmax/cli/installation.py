@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 import hardmax as hm
 from hardmax.cli.numbers import WHOLE
 from hardmax.cli.outputs import JSON, print_json, print_table
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, written
 from hardmax.versions import installed_versions
+
+_MOST_JOBS = 10_000
 
 
 def _normal(*shape: int) -> NDArray[np.float64]:
@@ -123,8 +125,10 @@ def compile_kernels(jobs: int, as_json: bool) -> None:
       hardmax compile
       hardmax compile --jobs -1
     """
-    if jobs == 0 or jobs < -1:
-        raise InvalidInputError(f"--jobs must be a positive number, or -1 for every core, but was {jobs}.")
+    if jobs == 0 or not -1 <= jobs <= _MOST_JOBS:
+        raise InvalidInputError(
+            f"--jobs must be from 1 to {_MOST_JOBS:,}, or -1 for every core, but was {written(jobs)}."
+        )
     jobs = min(jobs, len(KERNELS))
     if jobs == 1:
         found = [_compiled(i) for i in range(len(KERNELS))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,27 @@ class TextsDone:
             rate = f", {speed:.1f} texts per second{left}"
         line = f"{done:,} of {total:,} texts{rate}"
         click.echo(f"\r\033[K{line}" + ("\n" if done == total else ""), nl=False, err=True)
+
+
+def pace(n_texts: int, seconds: float) -> str:
+    """How long the texts took, and where the system says so how much memory this process has had at most.
+
+    >>> pace(20, 4.0).partition(" per second")[0]
+    '4.0 s, 5 texts'
+    """
+    peak = peak_memory()
+    memory = "" if peak is None else f", at most {peak / 1e6:,.0f} MB of memory"
+    return f"{seconds:.1f} s, {n_texts / max(seconds, 1e-9):.3g} texts per second{memory}."
+
+
+def peak_memory() -> int | None:
+    """The largest resident memory of this process so far, in bytes; None where nobody says, as on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(most) if sys.platform == "darwin" else int(most) * 1024  # kilobytes, except on macOS
 
 
 def layers_and_heads(command: Command) -> Command:

@@ -67,3 +67,4 @@ class _Number(click.ParamType):
 WHOLE = _Whole()
 REAL = _Real()
 NUMBER = _Number()
+TIME_LIMIT = click.option("--time-limit", type=REAL, metavar="S", help="Give up after this many seconds.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.numbers import WHOLE
+from hardmax.cli.numbers import TIME_LIMIT, WHOLE
 from hardmax.cli.outputs import JSON, out_folder, print_json, print_table
 from hardmax.errors import InvalidInputError
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     metavar="OPTION=VALUE",
     help="An option of the recipe; give it once per option. Lists are separated by commas.",
 )
+@TIME_LIMIT
 @JSON
 def reproduce(
     name: str | None,
@@ -43,6 +45,7 @@ def reproduce(
     profile: Profile,
     seed: int,
     assignments: Sequence[str],
+    time_limit: float | None,
     as_json: bool,
 ) -> None:
     """Redo a figure, table or example of the papers.
@@ -72,7 +75,15 @@ def reproduce(
         else:
             _print_options(chosen[0])
         return
-    done = run_recipe(str(name), out, profile, seed=seed, settings=_settings(assignments))
+    done = run_recipe(
+        str(name),
+        out,
+        profile,
+        seed=seed,
+        settings=_settings(assignments),
+        time_limit=time_limit,
+        progress=True if sys.stderr.isatty() else None,
+    )
     click.echo(f"wrote {done.folder}", err=True)
     if as_json:
         print_json(done.to_dict())

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="With --network: up to which temperature the decisions on these inputs, one per row, are proven.",
 )
-@click.option("--time-limit", type=REAL, metavar="S", help="With --inputs: give up after this many seconds.")
+@click.option("--time-limit", type=REAL, metavar="S", help="With --network: give up after this many seconds.")
 @output_options
 def stability(
     scores: Path | None,
@@ -105,10 +105,8 @@ def stability(
         )
     if inputs is not None and (network is None or box is not None):
         raise InvalidInputError("--inputs needs --network, and no --box.")
-    if time_limit is not None and inputs is None:
-        raise InvalidInputError(
-            "--time-limit belongs to --inputs; the other questions take as long as their scores or samples."
-        )
+    if time_limit is not None and network is None:
+        raise InvalidInputError("--time-limit belongs to --network; scores are read once.")
     if plot is not None and scores is None and inputs is None:
         raise InvalidInputError("--plot draws how hard queries are; it needs SCORES, or --inputs.")
     result: Any
@@ -129,7 +127,7 @@ def stability(
         )
         report, show = {**result.to_dict(), "factor": result.factor}, _print_certified
     elif network is not None:
-        result = _survive(network, box, samples, seed, _temperature(temperature, d_head, beta))
+        result = _survive(network, box, samples, seed, _temperature(temperature, d_head, beta), time_limit)
         report, show = _of_network(result), _print_survival
     elif n_tokens is None or margin is None:
         raise InvalidInputError("--n-tokens and --margin must be given together.")
@@ -163,7 +161,12 @@ def _check(scores: Path, temperature: float, tolerance: float, values: Path | No
 
 
 def _survive(
-    text: str, box: tuple[float, float] | None, samples: int, seed: int, temperature: float
+    text: str,
+    box: tuple[float, float] | None,
+    samples: int,
+    seed: int,
+    temperature: float,
+    time_limit: float | None,
 ) -> CellSurvival:
     if box is None:
         raise InvalidInputError("--box must say where the points are drawn; try --box -4 4.")
@@ -176,7 +179,7 @@ def _survive(
     low, high = domain.low.floats, domain.high.floats
     check_room("--samples", samples, network.d)
     points = generator_of(seed).uniform(low, high, (samples, network.d))
-    return hm.temperature.surviving_cells(network, points, temperature)
+    return hm.temperature.surviving_cells(network, points, temperature, time_limit=time_limit)
 
 
 def _of_network(result: CellSurvival) -> dict[str, Any]:

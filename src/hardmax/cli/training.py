@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hardmax.cli.numbers import WHOLE
+from hardmax.cli.numbers import TIME_LIMIT, WHOLE
 from hardmax.cli.outputs import JSON, out_folder, print_json, print_table
 from hardmax.errors import IncompleteError, InvalidInputError
 
@@ -41,6 +41,7 @@ def training() -> None:
 def _driving(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         JSON,
+        TIME_LIMIT,
         click.option("--retry-failed", is_flag=True, help="Also run failed jobs again."),
         click.option(
             "--runner",
@@ -69,6 +70,7 @@ def run(
     dask: str | None,
     runner: str | None,
     retry_failed: bool,
+    time_limit: float | None,
     as_json: bool,
 ) -> None:
     """Run a study until every job is finished.
@@ -88,14 +90,20 @@ def run(
         made = _read(study, out)
         folder = out / made.name
         _confirm(made, runner, study)
-    _drive(folder, made, jobs, dask, runner, retry_failed, as_json)
+    _drive(folder, made, jobs, dask, runner, retry_failed, time_limit, as_json)
 
 
 @training.command()
 @click.argument("study")
 @_driving
 def resume(
-    study: str, jobs: int | None, dask: str | None, runner: str | None, retry_failed: bool, as_json: bool
+    study: str,
+    jobs: int | None,
+    dask: str | None,
+    runner: str | None,
+    retry_failed: bool,
+    time_limit: float | None,
+    as_json: bool,
 ) -> None:
     """Continue a study that was started.
 
@@ -106,7 +114,7 @@ def resume(
       hardmax training resume out/heads --jobs 2
       hardmax training resume out/heads --retry-failed
     """
-    _drive(_folder(study), None, jobs, dask, runner, retry_failed, as_json)
+    _drive(_folder(study), None, jobs, dask, runner, retry_failed, time_limit, as_json)
 
 
 @training.command()
@@ -239,6 +247,7 @@ def _drive(
     dask: str | None,
     runner: str | None,
     retry_failed: bool,
+    time_limit: float | None,
     as_json: bool,
 ) -> None:
     from hardmax.training.studies import RunStore, run_study
@@ -251,6 +260,7 @@ def _drive(
             dask=dask,
             runner=runner if study is None else None,
             retry_failed=retry_failed,
+            time_limit=time_limit,
             progress=True if sys.stderr.isatty() else _Log().write,
         )
     except KeyboardInterrupt:

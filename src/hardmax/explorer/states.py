@@ -131,7 +131,9 @@ def _one_of(state: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
 
 
 def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInputError(f"{name} must hold finite numbers.")
+    if isinstance(value, float) and not math.isfinite(value):  # asked of an integer, this may overflow
         raise InvalidInputError(f"{name} must hold finite numbers.")
     if abs(value) > _LARGEST:
         raise InvalidInputError(f"{name} must hold numbers up to {_LARGEST:g}.")

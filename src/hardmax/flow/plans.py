@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.untrusted import said_plainly
 
 Floats = NDArray[np.float64]
 
@@ -314,12 +315,13 @@ class Plan:
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
         """The plan of :meth:`to_dict`; its score functions can no longer be called."""
         layers: list[dict[Any, list[Rule]]] = []
-        for entries in values["layers"]:
-            layers.append({})
-            for entry in entries:
-                who = entry["who"] if isinstance(entry["who"], str) else tuple(entry["who"])
-                layers[-1][who] = [_rule(rule) for rule in entry["rules"]]
-        return cls(layers, ties=values["ties"])
+        with said_plainly("a plan must be as to_dict wrote it, but is not"):
+            for entries in values["layers"]:
+                layers.append({})
+                for entry in entries:
+                    who = entry["who"] if isinstance(entry["who"], str) else tuple(entry["who"])
+                    layers[-1][who] = [_rule(rule) for rule in entry["rules"]]
+            return cls(layers, ties=values["ties"])
 
 
 class _NamedScore:

@@ -26,7 +26,7 @@ N corners.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -39,6 +39,8 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.bounds.large_integers import dimension, positive, whole_numbers
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.minkowski import as_heads, minkowski_vertices, mixed_counts
+from hardmax.limits import Clock, look
+from hardmax.progress import shown
 from hardmax.randomness import MOST_EXACT, check_room, generator_of
 from hardmax.results import Result
 
@@ -108,6 +110,8 @@ def vertices_from_subsets(
     *,
     n_samples: int | None = None,
     rng: int | np.random.Generator = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
 ) -> SubsetCount:
     r"""How many cells H heads cut, from the cells of at most d - 1 of them at a time (d with biases).
 
@@ -121,6 +125,11 @@ def vertices_from_subsets(
         How many sets of heads to draw, with replacement; all of them are counted if it is left out.
     rng : int or numpy Generator
         Of the sample, and of the sets that are checked.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with the number of sets counted and their
+        total.
 
     Returns
     -------
@@ -140,6 +149,18 @@ def vertices_from_subsets(
     >>> vertices_from_subsets(many, n_samples=100)
     <SubsetCount: about ... cells of 1000 heads (standard error ...), from 100 sets of 2>
     """
+    clock = Clock(time_limit, "count all sets of heads")
+    with shown(progress, lambda done, total: (done / total, f"{done:,} of {total:,} sets"), clock) as report:
+        return _from_subsets(point_sets, biases, n_samples, rng, report)
+
+
+def _from_subsets(
+    point_sets: Sequence[ArrayLike] | ArrayLike,
+    biases: Sequence[ArrayLike] | ArrayLike | None,
+    n_samples: int | None,
+    rng: int | np.random.Generator,
+    report: Callable[[int, int], object] | None,
+) -> SubsetCount:
     sets, values = as_heads(point_sets, biases)
     first = minkowski_vertices(sets[:1], None if values is None else values[:1])  # checks the arguments
     d, biased = first.d, values is not None
@@ -164,11 +185,17 @@ def vertices_from_subsets(
     else:
         n_drawn = positive("n_samples", n_samples, least=2)
         check_room("the sets of heads", n_drawn, size, most=MOST_EXACT)
-        drawn = [tuple(sorted(generator.choice(H, size, replace=False).tolist())) for _ in range(n_drawn)]
+        drawn = []
+        for _ in range(n_drawn):
+            look()
+            drawn.append(tuple(sorted(generator.choice(H, size, replace=False).tolist())))
     _check_position(sets, values, size, 0 if biased else 1, generator)
     counts: dict[tuple[int, ...], int] = {(): 1}
-    for subset in {part for group in drawn for j in range(1, size + 1) for part in combinations(group, j)}:
+    parts = {part for group in drawn for j in range(1, size + 1) for part in combinations(group, j)}
+    for subset in parts:
         counts[subset] = _count(sets, values, subset)
+        if report is not None:
+            report(len(counts) - 1, len(parts))
     mixed = mixed_counts(counts)
     means = np.array(
         [[np.mean([mixed[p] for p in combinations(group, j)]) for j in range(size + 1)] for group in drawn]

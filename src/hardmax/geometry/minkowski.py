@@ -359,7 +359,7 @@ def minkowski_vertices(
     orders = _orders(k, given)
     winners = None
     with shown(progress, Progress.line) as report:
-        look = None if report is None and time_limit is None else _Look(given, clock, report)
+        look = None if report is None and not clock.limited else _Look(given, clock, report)
         if orders is not None:
             seen = None if look is None else partial(look, None)
             winners = tuple(

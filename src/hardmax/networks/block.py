@@ -18,7 +18,7 @@ import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, written
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.products import ExactProduct
 from hardmax.exact.rationals import ExactArray, as_exact
@@ -362,9 +362,14 @@ def checked_temperature(temperature: float) -> float:
     >>> checked_temperature(1)
     1.0
     """
-    value = float(temperature)
+    try:
+        value = float(temperature)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
     if not (value >= 0.0 and math.isfinite(value)):
-        raise InvalidInputError(f"temperature must be a finite number of at least 0, but was {temperature}.")
+        raise InvalidInputError(
+            f"temperature must be a finite number of at least 0, but was {written(temperature)}."
+        )
     return value
 
 

@@ -17,8 +17,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, written
 from hardmax.exact.rationals import ExactArray, as_exact, vector_of
+from hardmax.limits import look
 from hardmax.networks import affine_maps, random_networks
 from hardmax.networks.block import checked_temperature, many, points_of
 from hardmax.networks.blocks import Affine, Block, FeedForward, block_of
@@ -229,6 +230,7 @@ class Network(Result):
         >>> Network.mlp([([[Fraction(1, 3)]], [0])]).exact_value([0.5])
         (Fraction(1, 6),)
         """
+        look()
         return affine_maps.exact_value(self.blocks, self._one_point(x))
 
     def _places(self) -> Iterator[tuple[Block, slice, slice]]:
@@ -249,6 +251,7 @@ class Network(Result):
         widest = max(self.units_total // 8, *(block.largest for block in self.blocks))
         step = max(1, _NUMBERS // widest)
         for start in range(0, len(points), step):
+            look()
             rows = slice(start, start + step)
             yield rows, as_exact(points[rows], "x", ndim=2).floats
 
@@ -322,7 +325,8 @@ class Network(Result):
         """
         if not 1 <= n_blocks <= len(self.blocks):
             raise InvalidInputError(
-                f"n_blocks must be from 1 to {len(self.blocks)}, the number of blocks, but was {n_blocks}."
+                f"n_blocks must be from 1 to {len(self.blocks)}, the number of blocks, "
+                f"but was {written(n_blocks)}."
             )
         return Network(self.blocks[:n_blocks], self.description)
 
@@ -353,7 +357,7 @@ class Network(Result):
         changes = {name: value for name, value in given.items() if value is not None}
         if not any(block.name == "attention" for block in self.blocks):
             raise InvalidInputError(f"network must have attention to have a rule, but has {self.blocks!r}.")
-        words = {name: str(value) for name, value in changes.items()}
+        words = {name: value if isinstance(value, str) else written(value) for name, value in changes.items()}
         return Network(tuple(block.with_rule(**changes) for block in self.blocks), self.description | words)
 
     # Ways to make one

@@ -21,7 +21,7 @@ import flint
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, written
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.networks.affine_maps import exact_affine
@@ -424,7 +424,7 @@ def _temperature(rule: str, temperature: Any) -> float | None:
         if temperature is not None:
             raise InvalidInputError(
                 'temperature belongs to rule="softmax", but rule was "hardmax" and temperature '
-                f"{temperature}."
+                f"{written(temperature)}."
             )
         return None
     if temperature is None or not (0.0 < float(temperature) < float("inf")):

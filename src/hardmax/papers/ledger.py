@@ -40,6 +40,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from hardmax.errors import IncompleteError, InvalidInputError, MissingExtraError
+from hardmax.limits import Clock, look
 from hardmax.networks.network import Network
 from hardmax.papers import replay
 from hardmax.papers.paper import papers, sections
@@ -379,6 +380,7 @@ def check_claims(
     select: str | Iterable[str] | None = None,
     effort: str | Effort = "quick",
     *,
+    time_limit: float | None = None,
     progress: bool | Callable[[int, int, Entry], object] | None = None,
 ) -> Ledger:
     """Check statements of the papers, and say what is true of each.
@@ -390,6 +392,8 @@ def check_claims(
         (``"tropical"``); the paper in front may be left out. All claims otherwise.
     effort : {"quick", "full"}
         Quick takes about a minute for a paper; full checks larger instances.
+    time_limit : float, optional
+        Seconds after which it is given up; ``progress`` has had the claims that were checked.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called as ``progress(done, total, entry)`` after
         each claim.
@@ -403,6 +407,8 @@ def check_claims(
     ------
     InvalidInputError
         When nothing matches ``select``; the message names the nearest claim.
+    IncompleteError
+        When the time is over: a claim that was checked in part has no verdict.
 
     Examples
     --------
@@ -413,10 +419,15 @@ def check_claims(
     ...     print(entry.name, "-", entry.verdict)
     tropical.newton_characterises - holds under an unstated hypothesis
     """
+    clock = Clock(time_limit, "check all claims")
     effort = effort_of(effort)
     claims = selected(select)
-    entries = []
-    with shown(progress, lambda done, total, entry: (done / total, entry.name)) as report:
+    entries: list[Entry] = []
+
+    def line(done: int, total: int, entry: Entry) -> tuple[float | None, str]:
+        return done / total, f"{entry.name}, {done} of {total}"
+
+    with shown(progress, line, clock) as report:
         for claim in claims:
             entries.append(_checked(claim, effort))
             if report is not None:
@@ -481,9 +492,12 @@ def _checked(claim: Claim, effort: Effort) -> Entry:
     start = time.perf_counter()
     try:
         finding = claim.check(effort)
+        look()  # a part of it may have been cut short
     except (IncompleteError, MissingExtraError) as error:
+        look()
         finding = Finding(Verdict.OPEN, str(error))
     except Exception as error:
+        look()
         error.add_note(f"while checking {claim.name}")
         raise
     if finding.certificate is not None:

@@ -44,11 +44,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, written
+from hardmax.limits import Clock
 from hardmax.papers.ledger import Finding, Verdict, all_claims, collected, nearest
 from hardmax.papers.paper import papers
+from hardmax.progress import watched
 from hardmax.results import Result, columns_of, plain, strict
-from hardmax.untrusted import parsed_json
+from hardmax.untrusted import parsed_json, plain_bytes
 from hardmax.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -345,7 +347,7 @@ class Recipe:
         if profile not in PROFILES:
             raise InvalidInputError(f"profile must be one of {', '.join(PROFILES)}, but was {profile!r}.")
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise InvalidInputError(f"seed must be a whole number of at least 0, but was {seed!r}.")
+            raise InvalidInputError(f"seed must be a whole number of at least 0, but was {written(seed)}.")
         values = {option.name: option.value_in(profile) for option in self.options}
         known = {option.name: option for option in self.options}
         for name, value in (given or {}).items():
@@ -483,6 +485,8 @@ def reproduce(
     *,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
 ) -> Reproduction:
     """Redo a figure, table or example of a paper and compare it with what the paper prints.
 
@@ -497,12 +501,16 @@ def reproduce(
     out : path-like
         The folder in which the folder of the recipe is made.
     profile : {"quick", "medium", "paper"}
-        How much is computed: seconds, minutes, or what the paper did. There is no other limit: a part of a
-        figure proves nothing, and a run that is interrupted leaves no folder.
+        How much is computed: seconds, minutes, or what the paper did.
     seed : int
         Moves every random draw.
     settings : mapping, optional
         Options of the recipe in place of their defaults; texts are read as on the command line.
+    time_limit : float, optional
+        Seconds after which it is given up. A part of a figure proves nothing: no folder is left.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being computed, in words,
+        and the seconds since it began.
 
     Returns
     -------
@@ -514,6 +522,8 @@ def reproduce(
         When there is no such recipe or option, or a value does not fit.
     FileExistsError
         When the folder is there and holds files that no recipe wrote.
+    IncompleteError
+        When the time is over.
 
     Examples
     --------
@@ -522,10 +532,13 @@ def reproduce(
     >>> "comparison.md" in done.files
     True
     """
+    Clock(time_limit)  # refuses what is no limit
     recipe = find_recipe(name)
     chosen = recipe.settings(profile, seed, settings)
     import_module("hardmax.plotting")  # says which extra is missing before time is spent
-    outcome = recipe.run(chosen)
+    with watched(progress, Clock(time_limit, f"run the recipe {recipe.name}")) as say:
+        say("computes")
+        outcome = recipe.run(chosen)
     return write_reproduction(recipe, chosen, outcome, Path(out))
 
 
@@ -621,7 +634,7 @@ def _check_replaceable(target: Path) -> None:
 
 def _files_written(numbers: Path) -> set[str]:
     try:
-        header = parsed_json(numbers.read_bytes(), str(numbers))
+        header = parsed_json(plain_bytes(numbers), str(numbers))
         return set(header["files"]) if header["format"] == "hardmax reproduction" else set()
     except (OSError, ValueError, LookupError, TypeError):
         return set()

@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -231,8 +232,10 @@ def trainings(settings: Settings, sweeps: Mapping[str, Sequence[Trial]]) -> dict
     if settings["train"] == "yes":
         at_once = settings["jobs"] or os.cpu_count() or 1
         with ThreadPoolExecutor(max_workers=at_once) as pool:  # kernels run without the interpreter's lock
-            for job, result in zip(missing, pool.map(lambda job: _train(job, folder), missing), strict=True):
-                found[job.key] = result
+            # a copy of the context each: a clock that stands around this call is seen in the threads
+            runs = [pool.submit(copy_context().run, _train, job, folder) for job in missing]
+            for job, run in zip(missing, runs, strict=True):
+                found[job.key] = run.result()
     return {
         name: Group(name, tuple(sweep), tuple(found.get(trial.job.key) for trial in sweep))
         for name, sweep in sweeps.items()

@@ -8,6 +8,7 @@ tasks (:mod:`hardmax.regions.engine.tasks`), kept in a checkpoint while threads 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, written
 from hardmax.geometry.domains import Box, Domain, Polytope, WholeSpace
-from hardmax.limits import Clock
+from hardmax.limits import Clock, left
 from hardmax.networks.heads.key_sets import Listed
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
@@ -199,8 +200,8 @@ def _asked(
         raise InvalidInputError(
             f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
         )
-    if not sliver >= 0:
-        raise InvalidInputError(f"sliver must be zero or positive, but was {sliver}.")
+    if not 0 <= sliver <= sys.float_info.max:
+        raise InvalidInputError(f"sliver must be zero or positive, but was {written(sliver)}.")
     engine_for(domain.d, engine)
     return Question(network, domain, arithmetic, float(sliver), keep, engine)
 
@@ -217,8 +218,8 @@ def _run(
     """An enumeration whose limits make sense, while its progress is shown."""
     check_jobs(n_jobs)
     if max_cells is not None and max_cells < 1:
-        raise InvalidInputError(f"max_cells must be at least 1, but was {max_cells}.")
-    Clock(time_limit)  # refuses what is no limit
+        raise InvalidInputError(f"max_cells must be at least 1, but was {written(max_cells)}.")
+    time_limit = left(Clock(time_limit).time_limit)
     with shown(progress, Progress.line) as report:
         path = None if checkpoint is None else Path(checkpoint)
         yield _Run(question, max_cells, time_limit, n_jobs, report, path)

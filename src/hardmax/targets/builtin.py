@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, written
 from hardmax.randomness import check_room
 from hardmax.targets.target import Target
 from hardmax.targets.terms import FixedTerm, Term
@@ -214,7 +214,7 @@ def kth_largest(
     k = positive("k", k)
     term = Term(Coordinate(0) if score is None else score, rank=k)
     names = {1: "largest", 2: "second largest", 3: "third largest"}
-    return Target((term,), d_token=d, domain=domain, name=f"{names.get(k, f'{k}-th largest')} score")
+    return Target((term,), d_token=d, domain=domain, name=f"{names.get(k, f'{written(k)}-th largest')} score")
 
 
 def position_sum(positions: Sequence[int], *, d: int = 1, domain: InputDomain | str = "gaussian") -> Target:

@@ -243,12 +243,18 @@ those of the coordinates of x[s], (s, t) those of products of coordinates of x[s
 first axis counts its entries."""
 
 
+_WIDEST = 2**12  # coordinates of a token in a product: 134 MB for each pair of tokens
+
+
 class _NotQuadratic(Exception):
     """Raised on the way through an expression that is no polynomial of degree two."""
 
 
 def degree_two(node: Node, d: int) -> Polynomial | None:
-    """A scalar as a polynomial of degree two at most in the coordinates of its tokens, or None."""
+    """A scalar as a polynomial of degree two at most in the coordinates of its tokens, or None.
+
+    Where it would hold d x d numbers of tokens with thousands of coordinates, it is not made.
+    """
     try:
         return _polynomial(node, d)
     except _NotQuadratic:
@@ -261,8 +267,9 @@ def _polynomial(node: Node, d: int) -> Polynomial:
         case Constant():
             return {(): node.value}
         case Token():
-            eye = np.eye(d)
-            return {(node.index,): eye if node.coordinate is None else eye[node.coordinate]}
+            if node.coordinate is None and d > _WIDEST:
+                raise _NotQuadratic
+            return {(node.index,): np.eye(d) if node.coordinate is None else one_at(node.coordinate, d)}
         case Transposed():
             return _polynomial(node.part, d)
         case Sum():
@@ -291,6 +298,17 @@ def _polynomial(node: Node, d: int) -> Polynomial:
     raise _NotQuadratic
 
 
+def one_at(index: int, d: int) -> NDArray[np.float64]:
+    """The weights of one coordinate of d.
+
+    >>> one_at(1, 3)
+    array([0., 1., 0.])
+    """
+    weights = np.zeros(d)
+    weights[index] = 1.0
+    return weights
+
+
 def _collected(parts: Iterable[tuple[tuple[Index, ...], Any]]) -> Polynomial:
     total: Polynomial = {}
     for tokens, part in parts:
@@ -301,6 +319,8 @@ def _collected(parts: Iterable[tuple[tuple[Index, ...], Any]]) -> Polynomial:
 def _product(a: Polynomial, b: Polynomial, *, inner: bool = False) -> Polynomial:
     """The product of two scalars, of a scalar and a vector, or the inner product of two vectors."""
     if any(len(s) + len(t) > 2 for s in a for t in b):
+        raise _NotQuadratic
+    if not inner and any(np.size(m) * np.size(n) > _WIDEST**2 for m in a.values() for n in b.values()):
         raise _NotQuadratic
     times = (lambda m, n: m.T @ n) if inner else np.multiply.outer
     return _collected((s + t, times(m, n)) for s, m in a.items() for t, n in b.items())

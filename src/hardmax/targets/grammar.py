@@ -70,6 +70,7 @@ for _kind in ("scalar", "vector", "row", "matrix"):
     _PRODUCT_KINDS |= {("scalar", _kind): _kind, (_kind, "scalar"): _kind}
 _KINDS = {",": "all", "!=": "distinct", "<=": "unordered", "<": "subsets"}
 _SUMMANDS = 1000
+_MOST_REPEATED = 200_000  # symbols, when sums are written out
 _WORDS = ("max", "min", "kth", "sum", "x", *FUNCTIONS)
 
 
@@ -134,6 +135,7 @@ class Parser:
         self.at = 0
         self.running: list[str] = []  # indices of the maximum around
         self.counters: dict[str, int] = {}  # indices of sums around
+        self.repeated = 0  # symbols that sums have read, each as often as it was
 
     def target(self) -> Node:
         """The whole text, as a scalar."""
@@ -377,6 +379,9 @@ class Parser:
             self.at = body_at
             self.counters[name] = value
             part = self._product()
+            self.repeated += self.at - body_at
+            if self.repeated > _MOST_REPEATED:
+                raise self._error(place, f"sums stand for more than {_MOST_REPEATED:,} symbols")
             node = part if node is None else Sum(node, part, 1.0, word.column)
         del self.counters[name]
         return node  # type: ignore[return-value]

@@ -47,6 +47,8 @@ from hardmax.targets.tokens import (
 
 Floats = NDArray[np.float64]
 
+_MOST_COORDINATES = 2**22  # of a token
+
 
 def parse(
     text: str,
@@ -104,6 +106,7 @@ def parse(
         _read(parser, text)
         width = max(parser.coordinates, 1)
     width = positive("d", width)
+    check_room("a token", width, most=_MOST_COORDINATES)
     if rng is not None:
         generator = generator_of(rng)
         for name, count in names_in(text).items():

@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import GrowingActiveSetError, InvalidInputError
+from hardmax.errors import GrowingActiveSetError, InvalidInputError, written
+from hardmax.limits import Clock, look
+from hardmax.progress import watched
 from hardmax.randomness import generator_of
 from hardmax.targets.term_functions import TermFunction
 from hardmax.targets.terms import FixedTerm, Term, count_tuples
@@ -62,9 +64,30 @@ def largest_active_set(target: TermFunction, enough: int, *, n: int = 256, rng: 
 
 
 def is_permutation_invariant(
-    target: TermFunction, *, n: int = 64, n_tokens: int | None = None, rng: int = 0
+    target: TermFunction,
+    *,
+    n: int = 64,
+    n_tokens: int | None = None,
+    rng: int = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
 ) -> bool:
     """Whether random permutations of random sequences leave F unchanged; if not, positions must be encoded.
+
+    Parameters
+    ----------
+    target : Target
+    n : int
+        Sequences.
+    n_tokens : int, optional
+        Their length; at least six when left out.
+    rng : int
+        Seed.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being computed, in words,
+        and the seconds since it began.
 
     Examples
     --------
@@ -78,16 +101,39 @@ def is_permutation_invariant(
     generator = generator_of(rng)
     length = max(target.min_tokens, 6) if n_tokens is None else n_tokens
     X = target.sample(n, length, generator)
-    before = target(X)
     moved = generator.permuted(X, axis=1) if target.d_token == 1 else X[:, generator.permutation(length)]
-    return bool(np.allclose(before, target(moved), rtol=1e-9, atol=1e-12))
+    with watched(progress, Clock(time_limit, "evaluate the target")) as say:
+        before = target(X)
+        say("permuted sequences")
+        return bool(np.allclose(before, target(moved), rtol=1e-9, atol=1e-12))
 
 
-def winning_supports(target: TermFunction, n_tokens: int, *, n: int = 2000, rng: int = 0) -> tuple[int, ...]:
+def winning_supports(
+    target: TermFunction,
+    n_tokens: int,
+    *,
+    n: int = 2000,
+    rng: int = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
+) -> tuple[int, ...]:
     """How many different largest sets of positions win each term among random sequences.
 
     For lengths T = 4, 5, ... the slope of these numbers in a log-log plot suggests the order of comparison:
     the maximum over pairs gives C(T, 2), the triangle-center target C(T, 3).
+
+    Parameters
+    ----------
+    target : Target
+    n_tokens, n : int
+        Length and number of the sequences.
+    rng : int
+        Seed.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being computed, in words,
+        and the seconds since it began.
 
     Examples
     --------
@@ -97,7 +143,10 @@ def winning_supports(target: TermFunction, n_tokens: int, *, n: int = 2000, rng:
     [4, 10, 20]
     """
     counts = []
-    for tuples in target.winners(target.sample(n, n_tokens, rng)):
+    with watched(progress, Clock(time_limit, "find who wins each term")) as say:
+        say("sequences are drawn")
+        winners = target.winners(target.sample(n, n_tokens, rng))
+    for tuples in winners:
         sets = {frozenset(row) for row in tuples.tolist()}
         widest = max(map(len, sets))
         counts.append(sum(len(one) == widest for one in sets))
@@ -133,7 +182,13 @@ class SwitchSupport:
 
 
 def switch_support(
-    target: TermFunction, *, n: int = 400, n_tokens: int | None = None, rng: int = 0
+    target: TermFunction,
+    *,
+    n: int = 400,
+    n_tokens: int | None = None,
+    rng: int = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
 ) -> SwitchSupport:
     """Walk along random segments to the first wall of the target, and count the tokens on which it depends.
 
@@ -149,6 +204,11 @@ def switch_support(
         The length of the sequences; enough for two disjoint tuples of each term when left out.
     rng : int
         Seed.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being computed, in words,
+        and the seconds since it began.
 
     Examples
     --------
@@ -159,6 +219,13 @@ def switch_support(
     >>> switch_support(hm.targets.depth_separation()).dimension
     2
     """
+    with watched(progress, Clock(time_limit, "walk to all walls")) as say:
+        return _switch_support(target, n, n_tokens, rng, say)
+
+
+def _switch_support(
+    target: TermFunction, n: int, n_tokens: int | None, rng: int, say: Callable[[str], None]
+) -> SwitchSupport:
     wanted = 2 * sum(term.arity for term in target.terms) + 2
     length = max(_length(target, wanted) if n_tokens is None else n_tokens, target.min_tokens)
     generator = generator_of(rng)
@@ -170,7 +237,8 @@ def switch_support(
         changed = _differ(first, target.winners(_between(start, end, np.full(n, step))))
         low[open_ & ~changed] = step
         high[open_ & changed] = min(step, 1.0 - 1e-12)
-    for _ in range(34):
+    for halvings in range(34):
+        say(f"walls are halved in {halvings} of 34 times")
         middle = (low + high) / 2
         changed = _differ(first, target.winners(_between(start, end, middle)))
         high, low = np.where(changed, middle, high), np.where(changed, low, middle)
@@ -239,6 +307,7 @@ def _slopes(
             for sign in (1.0, -1.0):
                 moved = sequences.copy()
                 moved[rows, at, c] += sign * step
+                look()
                 sides.append(function(moved))
             slopes[rows, at] = np.maximum(slopes[rows, at], np.abs(sides[0] - sides[1]) / (2 * step))
     return slopes
@@ -328,6 +397,8 @@ def measure_active(
     lengths: Sequence[int] = (4, 8, 16, 32, 64),
     n: int = 16,
     rng: int = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
 ) -> dict[int, int]:
     """The largest active set that random sequences of each length show.
 
@@ -345,6 +416,11 @@ def measure_active(
         Sequences of each length.
     rng : int
         Seed.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being computed, in words,
+        and the seconds since it began.
 
     Returns
     -------
@@ -368,9 +444,11 @@ def measure_active(
     place = as_domain(domain)
     generator = generator_of(rng)
     sizes = {}
-    for length in sorted(lengths):
-        active = active_by_differences(function, place.sample(generator, (n, length, d)))
-        sizes[int(length)] = int(active.sum(axis=1).max())
+    with watched(progress, Clock(time_limit, "measure sequences of all lengths")) as say:
+        for length in sorted(lengths):
+            say(f"sequences of {written(length)} tokens")
+            active = active_by_differences(function, place.sample(generator, (n, length, d)))
+            sizes[int(length)] = int(active.sum(axis=1).max())
     if len(sizes) > 1:
         (before, small), (last, large) = list(sizes.items())[-2:]
         if large > _GROWTH * small:

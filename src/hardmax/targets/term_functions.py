@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
+from hardmax.targets.expressions import one_at
 from hardmax.targets.terms import FixedTerm, Term, repeats
 from hardmax.targets.tokens import (
     Bilinear,
@@ -328,7 +329,7 @@ def _same_winners(one: Term, other: Term, d_token: int) -> bool:
 
 def _weights(function: TokenFunction, d_token: int) -> Floats | None:
     if isinstance(function, Coordinate):
-        return np.asarray(np.eye(d_token)[function.index])
+        return one_at(function.index, d_token)
     return np.array(function.weights) if isinstance(function, LinearForm) else None
 
 

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hardmax.bounds.large_integers import positive, whole_numbers
 from hardmax.errors import InvalidInputError
+from hardmax.limits import look
 from hardmax.targets.tokens import Bilinear, SquaredSum, TokenFunction, returned
 
 Floats = NDArray[np.float64]
@@ -175,6 +176,7 @@ class Term:
         masked = not allowed.all()
         step = max(1, _BLOCK // length**2)
         for start in range(0, n, step):
+            look()
             table = form.table(sequences[start : start + step], self.sign)
             if masked:
                 np.copyto(table, -np.inf, where=~allowed)
@@ -188,6 +190,7 @@ class Term:
         n, _, width = sequences.shape
         out = np.zeros((n, 3), dtype=np.int64)
         for start in range(0, n, SEQUENCES):
+            look()
             block = form.scale * sequences[start : start + SEQUENCES] + form.offset
             room = np.empty((width + 3, len(block)))
             coordinates = np.ascontiguousarray(block.transpose(2, 1, 0))
@@ -203,6 +206,7 @@ class Term:
         best = np.full(n, -np.inf)
         for block in blocks_of_tuples(kind, length, self.arity, size):
             for start in range(0, n, batch):
+                look()
                 part = sequences[start : start + batch]
                 scores = self.sign * self._evaluate(*(part[:, block[:, j]] for j in range(self.arity)))
                 at = scores.argmax(axis=1)
@@ -222,6 +226,7 @@ class Term:
         best = np.full(n, -np.inf)
         if length >= self.min_tokens and self.rank == 1:
             for block in blocks_of_tuples(self._tried, length, self.arity, 4096):
+                look()
                 scores = self.sign * self._evaluate(*(tokens[:, block[:, j]] for j in range(self.arity)))
                 best = np.maximum(best, scores.max(axis=1))
         return best

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError, written
 
 
 def positive_temperature(temperature: float | Fraction) -> Fraction:
@@ -19,9 +20,10 @@ def positive_temperature(temperature: float | Fraction) -> Fraction:
     Fraction(1, 8)
     """
     value = _number("temperature", temperature)
-    if value is None or value <= 0:
+    if value is None or not 0 < value <= sys.float_info.max:
         raise InvalidInputError(
-            f"temperature must be a finite number above 0, but was {temperature}; at temperature 0 attention "
+            f"temperature must be a finite number above 0, "
+            f"but was {written(temperature)}; at temperature 0 attention "
             "is hardmax itself."
         )
     return value
@@ -38,7 +40,8 @@ def checked_margin(margin: float | Fraction) -> Fraction | None:
         return None
     if value is None or value < 0:
         raise InvalidInputError(
-            f"margin must be a number of at least 0, the lead of the largest score, but was {margin}."
+            f"margin must be a number of at least 0, the lead of the largest score, "
+            f"but was {written(margin)}."
         )
     return value
 
@@ -47,7 +50,7 @@ def checked_tolerance(tolerance: float) -> float:
     """A tolerance strictly between 0 and 1."""
     value = _number("tolerance", tolerance)
     if value is None or not 0 < value < 1:
-        raise InvalidInputError(f"tolerance must lie between 0 and 1, but was {tolerance}.")
+        raise InvalidInputError(f"tolerance must lie between 0 and 1, but was {written(tolerance)}.")
     return float(value)
 
 

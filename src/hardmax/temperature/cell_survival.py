@@ -14,6 +14,7 @@ How many soft signatures there are depends on how far layers carry points apart.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -23,15 +24,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.bounds.large_integers import dimension
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock
 from hardmax.networks.block import points_of
 from hardmax.networks.network import Network
 from hardmax.networks.planes import lengths
 from hardmax.networks.reading.sources import NetworkLike, as_network
 from hardmax.networks.signatures import Signature
+from hardmax.progress import shown
 from hardmax.results import Result
 from hardmax.temperature.arguments import positive_temperature
 
 Floats = NDArray[np.float64]
+
+_AT_ONCE = 1 << 14  # points
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,7 +109,14 @@ class CellSurvival(Result):
         return {"block": np.arange(len(shares)), "share_kept": shares}
 
 
-def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float) -> CellSurvival:
+def surviving_cells(
+    network: NetworkLike,
+    points: ArrayLike,
+    temperature: float,
+    *,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
+) -> CellSurvival:
     r"""Which cells of a network are still there at a temperature, judged at given points.
 
     Parameters
@@ -115,6 +127,11 @@ def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float)
         random points weigh cells by their volume.
     temperature : float
         :math:`\tau > 0`, of every head.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with the number of points done and their
+        total.
 
     Notes
     -----
@@ -136,8 +153,7 @@ def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float)
     table, _ = points_of(points, network.d)
     if len(table) == 0:
         raise InvalidInputError("points must hold at least one point, but is empty.")
-    hard = network.signature(table)
-    soft = network.signature(table, tau)
+    hard, soft, errors = _signatures(network, table, tau, Clock(time_limit, "compare all points"), progress)
     change = _first_change(network, hard, soft)
     kept = change < 0
     alike = np.concatenate([_words(hard), _words(soft)])
@@ -152,8 +168,33 @@ def surviving_cells(network: NetworkLike, points: ArrayLike, temperature: float)
         kept=kept,
         first_change=change,
         share_kept_by_block=(kept | (change > blocks[:, None])).mean(axis=1),
-        output_error=lengths(network(table, tau) - network(table)),
+        output_error=errors,
     )
+
+
+def _signatures(
+    network: Network, points: Floats, tau: float, clock: Clock, progress: Any
+) -> tuple[Signature, Signature, Floats]:
+    """Hard and soft signatures, and by how much outputs differ: many points at a time."""
+    hard: list[Signature] = []
+    soft: list[Signature] = []
+    errors: list[Floats] = []
+    with shown(
+        progress, lambda done, total: (done / total, f"{done:,} of {total:,} points"), clock
+    ) as report:
+        for start in range(0, len(points), _AT_ONCE):
+            part = points[start : start + _AT_ONCE]
+            hard.append(network.signature(part))
+            soft.append(network.signature(part, tau))
+            errors.append(lengths(network(part, tau) - network(part)))
+            if report is not None:
+                report(min(start + _AT_ONCE, len(points)), len(points))
+    return _joined(hard), _joined(soft), np.concatenate(errors)
+
+
+def _joined(parts: list[Signature]) -> Signature:
+    routings, bits = np.concatenate([p.routings for p in parts]), np.concatenate([p.bits for p in parts])
+    return Signature(routings, bits, parts[0].units_total)
 
 
 def clear_signatures_bound(d: int, *, side: float, margin: float, slope: float, growth: float = 1.0) -> int:

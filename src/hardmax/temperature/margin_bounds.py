@@ -23,8 +23,9 @@ from typing import Any, ClassVar, TypeVar
 
 import flint
 
-from hardmax.bounds.large_integers import positive
-from hardmax.errors import CertificateError
+from hardmax.bounds.large_integers import dimension, positive
+from hardmax.errors import CertificateError, written
+from hardmax.limits import look
 from hardmax.results import Result
 from hardmax.temperature.arguments import checked_margin, positive_temperature
 
@@ -346,7 +347,7 @@ class StabilityBounds(_Forms, Result):
 
     def _summary(self) -> str:
         keys = "key" if self.n_tokens == 1 else "keys"
-        of = f"{self.n_tokens} {keys}, margin {self.margin:g}, temperature {self.temperature:g}"
+        of = f"{written(self.n_tokens)} {keys}, margin {self.margin:g}, temperature {self.temperature:g}"
         if len(self.vacuous) == len(QUANTITIES):
             return f"{of}: every bound is vacuous"
         return f"{of}: top probability at least {self.top_probability:.6g}"
@@ -421,6 +422,7 @@ def stability_bounds(n_tokens: int, margin: float, temperature: float) -> Stabil
     if delta is None or n == 1:  # no rival within reach
         found |= {**dict.fromkeys(NAMES, 0.0), "top_probability": 1.0, "hessian_keys": 0, "vacuous": ()}
         return StabilityBounds(**found, log10=Magnitudes(**dict.fromkeys(NAMES, -math.inf)))
+    look()
     ratio = delta / tau
     forms = closed_forms(n, ratio, tau)
     found |= {name: float(form) for name, form in forms.items()}
@@ -445,4 +447,4 @@ def standard_temperature(d_head: int) -> float:
     >>> standard_temperature(64)
     8.0
     """
-    return math.sqrt(positive("d_head", d_head))
+    return math.sqrt(dimension("d_head", d_head))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax import storage
-from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, FileFormatError, InvalidInputError, written
+from hardmax.limits import Clock
+from hardmax.progress import shown
 from hardmax.randomness import check_room
 from hardmax.targets import (
     Target,
@@ -160,6 +162,8 @@ def examples(
     stream: int = 0,
     n_jobs: int | None = 1,
     cache: str | Path | None = None,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
 ) -> Examples:
     """``n`` random sequences with the values of the target.
 
@@ -176,6 +180,11 @@ def examples(
         Processes that share the blocks; the result does not depend on it.
     cache : path-like, optional
         A folder in which sequences are kept under the hash of all of the above.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with the number of examples made and
+        their total.
 
     Examples
     --------
@@ -184,7 +193,7 @@ def examples(
     ((3, 5, 1), (3, 1))
     """
     if n < 1:
-        raise InvalidInputError(f"n must be a whole number, 1 or more, but was {n}.")
+        raise InvalidInputError(f"n must be a whole number, 1 or more, but was {written(n)}.")
     check_room("the examples", n, n_tokens)
     asked = {"target": description, "n_tokens": n_tokens, "n": n, "seed": [seed, stream], "maker": _MAKER}
     path = None if cache is None else Path(cache) / f"{content_hash(asked)}.npz"
@@ -197,11 +206,19 @@ def examples(
     shared = outputs_of(description), inputs, n_tokens
     tasks = [(*shared, count, (seed, stream, i)) for i, count in enumerate(counts)]
     if n_jobs == 1 or len(counts) == 1:
-        blocks = [_block(*task) for task in tasks]
+        found: Iterable[Any] = (_block(*task) for task in tasks)
     else:
         from joblib import Parallel, delayed
 
-        blocks = Parallel(n_jobs=n_jobs)(delayed(_block)(*task) for task in tasks)
+        found = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_block)(*task) for task in tasks)
+    clock, blocks = Clock(time_limit, "make the examples"), []
+    with shown(
+        progress, lambda done, total: (done / total, f"{done:,} of {total:,} examples"), clock
+    ) as report:
+        for block in found:
+            blocks.append(block)
+            if report is not None:
+                report(min(BLOCK * len(blocks), n), n)
     made = Examples(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
     for array in (made.X, made.Y):
         array.setflags(write=False)

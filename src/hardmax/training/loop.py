@@ -24,9 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax import storage
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock
 from hardmax.progress import shown
 from hardmax.results import Result
-from hardmax.training.data import Examples, examples, nmse
+from hardmax.training.data import BLOCK, Examples, examples, nmse
 from hardmax.training.jobs import NUMERICS, Job, TrainingSettings
 from hardmax.training.layout import TransformerShape
 
@@ -42,6 +43,7 @@ Progress = Callable[[int, float], None]
 _TRAINING, _VALIDATION = 0, 1  # streams of data_seed
 _ORDER, _FRESH = 1, 2  # streams of the job's seed; the first draws the parameters
 _STEPS = 512  # at most, between two looks at the clock
+_WORK = 2e10  # about that many multiplications, too: a second or so
 _EXPLODED = 1e4  # an NMSE beyond which a run counts as diverged
 
 
@@ -174,6 +176,7 @@ class TrainingResult(Result):
 def train(
     job: Job,
     *,
+    time_limit: float | None = None,
     progress: Progress | bool | None = None,
     path: str = "fused",
     cache: str | Path | None = None,
@@ -185,6 +188,8 @@ def train(
     ----------
     job : Job
         What to train.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between blocks of data and of steps.
     progress : bool or callable, optional
         ``True`` shows a bar; a function is called with the samples seen and the latest validation NMSE, about
         once a second.
@@ -197,6 +202,14 @@ def train(
     """
     if path not in ("fused", "torch"):
         raise InvalidInputError(f"path must be 'fused' or 'torch', but was {path!r}.")
+    clock = Clock(time_limit, "train the job")
+    with clock.around_calls():
+        return _trained(job, progress, path, cache, n_jobs)
+
+
+def _trained(
+    job: Job, progress: Progress | bool | None, path: str, cache: str | Path | None, n_jobs: int | None
+) -> TrainingResult:
     begin = time.thread_time()
     settings, shape = job.settings, job.shape
 
@@ -213,11 +226,14 @@ def train(
     journal.look(0, math.nan)
     done, losses, n_losses = 0, 0.0, 0
     rates = settings.rates()
-    with shown(progress, lambda n, nmse: (n / settings.n_samples, f"validation NMSE {nmse:.2g}")) as report:
+    most = _steps_at_once(shape, settings)
+    with shown(
+        progress, lambda n, nmse: (n / settings.n_samples, f"{n:,} samples, validation NMSE {nmse:.2g}")
+    ) as report:
         for data, order in _epochs(job, known):
             wanted = (data.Y - mean) / scale
             while len(order) >= settings.batch and done < settings.n_steps and not journal.diverged:
-                n = min(len(order) // settings.batch, journal.next_stop(done) - done, _STEPS)
+                n = min(len(order) // settings.batch, journal.next_stop(done) - done, most)
                 loss = steps.run(data.X, wanted, order[: n * settings.batch], rates[done : done + n])
                 order = order[n * settings.batch :]
                 done, losses, n_losses = done + n, losses + n * loss, n_losses + n
@@ -244,6 +260,14 @@ def train(
         cpu_seconds=time.thread_time() - begin,
         path=path,
     )
+
+
+def _steps_at_once(shape: TransformerShape, settings: TrainingSettings) -> int:
+    """Steps between two looks at the clock: by the shape alone, because losses are rounded by it."""
+    tokens = shape.n_tokens + 1
+    layers = zip(shape.widths, shape.hidden, strict=True)
+    step = 3 * settings.batch * sum(tokens * (4 * E * E + 2 * tokens * E + 2 * E * w) for E, w in layers)
+    return max(1, min(_STEPS, int(_WORK / step)))
 
 
 def _epochs(job: Job, known: Examples) -> Iterator[tuple[Examples, NDArray[np.int64]]]:
@@ -318,15 +342,41 @@ def _steps(path: str, job: Job) -> Steps:
     return TorchSteps(job.shape, job.initial(), **options)
 
 
-def predict(shape: TransformerShape, vector: NDArray[Any], X: ArrayLike) -> Floats:
-    """What the transformer puts out for sequences: (B, T, d) -> (B, outputs), standardised as in training."""
+def predict(
+    shape: TransformerShape,
+    vector: NDArray[Any],
+    X: ArrayLike,
+    *,
+    time_limit: float | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
+) -> Floats:
+    """What the transformer puts out for sequences: (B, T, d) -> (B, outputs), standardised as in training.
+
+    ``progress`` is called with the number of sequences done and their total; ``True`` shows a bar.
+    """
     from hardmax.training.fused import FusedSteps
 
     sequences = np.asarray(X, dtype=np.float32)
-    return FusedSteps(shape, np.array(vector, dtype=np.float32)).predict(sequences)
+    steps, n = FusedSteps(shape, np.array(vector, dtype=np.float32)), len(sequences)
+    if n <= BLOCK:
+        return steps.predict(sequences)
+    clock, found = Clock(time_limit, "predict all sequences"), []
+    with shown(progress, lambda done, total: (done / total, f"{done:,} of {total:,}"), clock) as report:
+        for start in range(0, n, BLOCK):
+            found.append(steps.predict(sequences[start : start + BLOCK]))
+            if report is not None:
+                report(min(start + BLOCK, n), n)
+    return np.concatenate(found)
 
 
-def run_job(job_json: str, *, cache: str | Path | None = None) -> bytes:
-    """Train the job that :meth:`Job.to_json` described; the bytes of the result's npz file."""
-    result = train(Job.from_json(job_json), cache=cache)
+def run_job(
+    job_json: str,
+    *,
+    cache: str | Path | None = None,
+    time_limit: float | None = None,
+    progress: Progress | bool | None = None,
+) -> bytes:
+    """Train the job that :meth:`Job.to_json` described, as :func:`train`; the bytes of the result's npz
+    file."""
+    result = train(Job.from_json(job_json), cache=cache, time_limit=time_limit, progress=progress)
     return storage.to_bytes(storage.Stored(result.kind, result._state(), result.provenance))

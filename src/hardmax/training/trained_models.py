@@ -31,13 +31,14 @@ from hardmax.training.data import canonical
 from hardmax.training.layout import TransformerShape
 from hardmax.training.loop import TrainingResult, predict
 from hardmax.training.piecewise import transformer_of
-from hardmax.untrusted import check_plain, first_line, parsed_json
+from hardmax.untrusted import first_line, parsed_json, plain_bytes
 from hardmax.versions import installed_versions
 
 Floats = NDArray[np.float32]
 
 SCHEMA = 1
 _FORMAT = "hardmax transformer"
+_LONGEST_FILE = 2**30  # bytes: a quarter of a billion parameters
 _LONGEST_HEADER = 10_000_000  # bytes; a foreign file may begin with any number
 MODELS = ("pairwise-2", "pairwise-2-relu", "pairwise-2-relu-64")
 """Their names."""
@@ -182,8 +183,7 @@ def load_model(path: str | os.PathLike[str]) -> TrainedModel:
         When the file is truncated, of another program, of a newer hardmax, or holds other tensors than its
         shape.
     """
-    check_plain(Path(path))
-    tensors, words = _unpacked(Path(path).read_bytes(), path)
+    tensors, words = _unpacked(plain_bytes(Path(path), most=_LONGEST_FILE), path)
     if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
         raise DamagedFileError(f"{path} must hold texts about its tensors, but its header is damaged.")
     if words.get("format") != _FORMAT:

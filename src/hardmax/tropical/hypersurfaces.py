@@ -33,6 +33,7 @@ from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.fields import check_offsets
 from hardmax.geometry.domains import Domain
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
+from hardmax.limits import look
 from hardmax.results import Result
 from hardmax.tropical.semirings import tropical_sum
 
@@ -111,6 +112,7 @@ def maximisers(scores: Scores, point: ExactArray) -> tuple[Integers, flint.fmpq]
     >>> maximisers(Scores.of_keys([[1], [-1], [0]]), exact_point([0.0], 1))
     (array([0, 1, 2]), 0)
     """
+    look()
     candidates = _candidates(scores, point)
     x = [point.rational(i) for i in range(scores.d)]
     rows = [scores.exact_row(int(j)) for j in candidates]

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, NotFiniteError
+from hardmax.limits import look
 
 Floats = NDArray[np.float64]
 
@@ -258,6 +259,7 @@ def _soft_maximum(x: Floats, axis: int, tau: float, *, check: bool = True) -> Fl
 
 
 def _tropical(values: ArrayLike, name: str) -> Floats:
+    look()
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
@@ -283,6 +285,8 @@ def _tropical(values: ArrayLike, name: str) -> Floats:
 def _temperature(value: float) -> float:
     try:
         tau = float(value)
+    except OverflowError:
+        tau = np.inf if value > 0 else -np.inf
     except (TypeError, ValueError):
         raise InvalidInputError(f"temperature must be one number, but was {value!r}.") from None
     if not 0.0 <= tau < np.inf:

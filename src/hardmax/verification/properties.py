@@ -12,7 +12,7 @@ disjunction of conjunctions: the *unsafe set*, which must be empty.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -23,11 +23,13 @@ import numpy as np
 from hardmax.bounds.large_integers import positive
 from hardmax.errors import InvalidInputError
 from hardmax.randomness import MOST_EXACT, check_room
+from hardmax.untrusted import ratio_text
 
 MAX_DISJUNCTS = 10_000
 MAX_NESTING = 100
 _MAX_TEXT = 1_000_000
 _MAX_DIGITS = 1_000
+_MAX_BITS = 2**15  # of a numerator or denominator: products of few numbers as long as a text may hold
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,24 @@ class Linear:
     terms: tuple[tuple[str, int, Fraction], ...]  # ("x" or "y", index, coefficient), sorted, none zero
     constant: Fraction = Fraction(0)
 
-    def __add__(self, other: Linear | float | Fraction) -> Linear:
-        that = _linear(other)
+    @classmethod
+    def sum(cls, parts: Iterable[Linear]) -> Linear:
+        """The sum of many, in time that is linear in their number.
+
+        >>> Linear.sum([*outputs(2), *outputs(1)]) <= 0
+        <Condition: 2 y0 + y1 <= 0>
+        """
         sums: dict[tuple[str, int], Fraction] = {}
-        for name, i, value in (*self.terms, *that.terms):
-            sums[name, i] = sums.get((name, i), Fraction(0)) + value
-        kept = tuple((name, i, v) for (name, i), v in sorted(sums.items()) if v)
-        return Linear(kept, self.constant + that.constant)
+        constant = Fraction(0)
+        for part in parts:
+            for name, i, value in part.terms:
+                sums[name, i] = _bounded(sums.get((name, i), 0) + value)
+            if part.constant:
+                constant = _bounded(constant + part.constant)
+        return cls(tuple((name, i, v) for (name, i), v in sorted(sums.items()) if v), constant)
+
+    def __add__(self, other: Linear | float | Fraction) -> Linear:
+        return Linear.sum((self, _linear(other)))
 
     __radd__ = __add__
 
@@ -60,7 +73,8 @@ class Linear:
         value = _number(factor)
         if not value:
             return Linear(())
-        return Linear(tuple((n, i, v * value) for n, i, v in self.terms), self.constant * value)
+        terms = tuple((n, i, _bounded(v * value)) for n, i, v in self.terms)
+        return Linear(terms, _bounded(self.constant * value))
 
     __rmul__ = __mul__
 
@@ -88,10 +102,10 @@ class Linear:
     def __str__(self) -> str:
         parts = []
         for name, i, value in self.terms:
-            size = "" if abs(value) == 1 else f"{abs(value)} "
+            size = "" if abs(value) == 1 else f"{ratio_text(abs(value))} "
             parts += ["-" if value < 0 else "+", f"{size}{name}{i}"]
         if self.constant or not parts:
-            parts += ["-" if self.constant < 0 else "+", str(abs(self.constant))]
+            parts += ["-" if self.constant < 0 else "+", ratio_text(abs(self.constant))]
         text = " ".join(parts[1:])
         return text if parts[0] == "+" else f"-{text}"
 
@@ -211,6 +225,15 @@ def _number(value: Any) -> Fraction:
         raise InvalidInputError(f"a property must be made of finite numbers, but has {value!r}.") from None
 
 
+def _bounded(value: Fraction) -> Fraction:
+    """A number that was computed, unless it has grown beyond all use."""
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MAX_BITS:
+        raise InvalidInputError(
+            f"a property must have numbers of at most {_MAX_BITS:,} bits, but its sums or products have more."
+        )
+    return value
+
+
 def _linear(value: Any) -> Linear:
     return value if isinstance(value, Linear) else Linear((), _number(value))
 
@@ -317,11 +340,11 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Joined(True, tuple(parts))
 
     def sum(self) -> Linear:
-        total = self.term()
+        parts = [self.term()]
         while sign := self.take("+", "-"):
             term = self.term()
-            total = total + term if sign == "+" else total - term
-        return total
+            parts.append(term if sign == "+" else -term)
+        return parts[0] if len(parts) == 1 else Linear.sum(parts)
 
     def term(self) -> Linear:
         value = self.factor()

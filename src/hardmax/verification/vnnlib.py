@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, InvalidInputError
-from hardmax.untrusted import check_plain
+from hardmax.untrusted import plain_text
 from hardmax.verification.properties import Atom, Condition, Joined, Linear, decimal
 
 MAX_SIZE = 100_000_000
+MAX_TOKENS = 4_000_000  # each takes up to 100 bytes of memory; an image of 150,528 numbers has three million
 _MAX_DEPTH = 200
 _NAME = re.compile(r"([XY])_([0-9]{1,9})")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -53,13 +54,8 @@ def read_vnnlib(path: str | Path) -> Condition:
     <Condition: (-y0 + 2 <= 0)>
     """
     file = Path(path)
-    check_plain(file)
-    if file.stat().st_size > MAX_SIZE:
-        raise FileFormatError(f"{path} must be smaller than {MAX_SIZE // 10**6} MB to be read as VNN-LIB.")
     try:
-        return parse_vnnlib(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path} must be a VNN-LIB text file, but is not text.") from None
+        return parse_vnnlib(plain_text(file, most=MAX_SIZE))
     except InvalidInputError as error:
         raise FileFormatError(f"{path} cannot be read as VNN-LIB: {error}") from None
 
@@ -104,7 +100,9 @@ def _forms(text: str) -> Iterator[tuple[int, Any]]:
     stack: list[list[Any]] = []
     begun = line = 1
     at = 0
-    for match in _TOKENS.finditer(text):
+    for count, match in enumerate(_TOKENS.finditer(text)):
+        if count >= MAX_TOKENS:
+            raise InvalidInputError(f"there are more than {MAX_TOKENS:,} names, numbers and brackets.")
         line += text.count("\n", at, match.start())
         at, token = match.start(), match.group()
         if token.startswith(";"):
@@ -174,23 +172,21 @@ class _Assertion:
         if not isinstance(form, list) or len(form) < 2 or not isinstance(form[0], str):
             raise self._wrong(form, "is no linear expression")
         head, *parts = form
+        if head not in ("+", "-", "*", "/"):
+            raise self._wrong(form, "is no linear expression")
         values = [self.linear(part) for part in parts]
-        total = values[0]
-        if head == "-" and len(values) == 1:
+        total, *others = values
+        if head == "-" and not others:
             return -total
-        for value in values[1:]:
-            if head == "+":
-                total = total + value
-            elif head == "-":
-                total = total - value
-            elif head == "*" and not (total.terms and value.terms):
+        if head in ("+", "-"):
+            return Linear.sum([total, *(others if head == "+" else (-other for other in others))])
+        for value in others:
+            if head == "*" and not (total.terms and value.terms):
                 total = total * value.constant if total.terms else value * total.constant
             elif head == "/" and not value.terms and value.constant:
                 total = total * (1 / value.constant)
             else:
                 raise self._wrong(form, "is no linear expression")
-        if head not in ("+", "-", "*", "/"):
-            raise self._wrong(form, "is no linear expression")
         return total
 
 

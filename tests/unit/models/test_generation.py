@@ -78,6 +78,8 @@ def test_a_folder_is_read_with_its_head(tmp_path):
         ("t5", InvalidInputError, r"decoder that writes by itself, but t5 \(t5\) is none"),
         ("bart", InvalidInputError, r"decoder that writes by itself, but bart \(bart\) is none"),
         ("vit", InvalidInputError, r"decoder that writes by itself, but vit \(vit\) is none"),
+        ("bert", InvalidInputError, r"bert \(bert\) is an encoder, which does not write text"),
+        ("distilbert", InvalidInputError, "is an encoder, which does not write text"),
         ("gemma2", InvalidInputError, "must fit into its smallest window"),
     ],
 )
@@ -94,5 +96,5 @@ def test_an_encoder_does_not_write():
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_config(tiny_model("bert").config).eval()
-    with pytest.raises(InvalidInputError, match="keeps 1 of 4; an encoder cannot write"):
+    with pytest.raises(InvalidInputError, match=r"BertLMHeadModel \(bert\) is an encoder, which does not"):
         hm.models.generation_atlas(model, "the cat", n_steps=2, tokenizer=tokenizer)

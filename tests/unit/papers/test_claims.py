@@ -260,7 +260,8 @@ def test_progress_is_reported_claim_by_claim(only):
 def test_a_ledger_survives_a_file(tmp_path):
     ledger = hm.check_claims(["pow_512_8", "newton_characterises"])
     again = hm.load(ledger.save(tmp_path / "ledger.npz"))
-    assert again.entries == ledger.entries
+    times_are_not_saved = [replace(entry, seconds=0.0) for entry in ledger.entries]
+    assert list(again.entries) == times_are_not_saved
     assert again.effort is Effort.QUICK
     assert repr(again) == (
         "<Ledger: 2 claims: 1 holds under an unstated hypothesis, 1 fails as printed (a misprint); "

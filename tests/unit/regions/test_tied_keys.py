@@ -222,36 +222,43 @@ def test_keys_that_all_agree_win_together():
 
 
 SHARE = 4099  # prime; keys that tie
+OTHER = 4093  # prime; those of a second head
 
 
-def gap_behind_a_mean(d, count, shift):
-    """A unit that is a gap everywhere: a product of primes over 2^shift and over the number of tied keys.
+def gap_behind_means(d, count, shift, shares):
+    """A unit that is a gap everywhere: a product of primes over 2^shift and over the numbers of tied keys.
     Floats do not see it, because a large number cancels."""
     large, numerator = 2**30, prod(islice(primes_below(residue_kernels.TOP), count))
-    lift = np.eye(d + 1, d)
-    scores = np.zeros((1, SHARE, d + 1))
-    scores[0, 1:, d] = 1.0  # of a coordinate that is zero everywhere
-    outputs = np.full((1, SHARE, d + 1), Fraction(0))
-    outputs[0, :, d] = Fraction(large)
-    outputs[0, 0, d] += Fraction(numerator, 2**shift)
+    parts = [numerator]
+    if len(shares) == 2:  # numerator / (a b) = x / a + y / b
+        a, b = shares
+        first = numerator * pow(b, -1, a) % a
+        parts = [first, (numerator - b * first) // a]
+    lift, n = np.eye(d + 1, d), max(shares)
+    scores = np.zeros((len(shares), n, d + 1))
+    scores[:, 1:, d] = 1.0  # of a coordinate that is zero everywhere
+    biases = np.where(np.arange(n) < np.array(shares)[:, None], 0.0, -1.0)
+    outputs = np.full((len(shares), n, d + 1), Fraction(0))
+    outputs[:, :, d] = Fraction(large)
+    outputs[:, 0, d] += [Fraction(part, 2**shift) for part in parts]
     return hm.Network(
         [
             hm.Affine(lift, np.zeros(d + 1)),
-            hm.Attention(scores, None, outputs, skip=True),
-            hm.FeedForward(np.eye(d + 1)[d:], [-float(large)], [[1.0]], None),
+            hm.Attention(scores, biases, outputs, skip=True),
+            hm.FeedForward(np.eye(d + 1)[d:], [-float(large * len(shares))], [[1.0]], None),
         ]
     )
 
 
-def mistakes(d, count):
+def mistakes(d, count, shares=(SHARE,)):
     """For how many shifts the unit is called off, which is on."""
     wrong = 0
     for shift in range(24 * count, 24 * count + 40):
-        machine = machine_of(gap_behind_a_mean(d, count, shift), d, store=True)
+        machine = machine_of(gap_behind_means(d, count, shift, shares), d, store=True)
         machine.ladder.counts[MISSING] = 24 * count + 24
         assert machine.ladder.grow()  # before double-double is asked
         bits, routings, tied = signatures(machine)
-        assert (routings.tolist(), tied.tolist()) == ([[0]], [1])
+        assert (routings.tolist(), tied.tolist()) == ([[0] * len(shares)], [1])
         wrong += bits.tolist() != [[1]]
     return wrong
 
@@ -260,6 +267,10 @@ def mistakes(d, count):
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_the_number_of_tied_keys_counts_in_denominators(d, count):
     assert mistakes(d, count) == 0
+
+
+def test_the_numbers_of_keys_that_tie_in_two_heads_multiply_in_denominators():
+    assert mistakes(2, residue_kernels.LANES, (SHARE, OTHER)) == 0
 
 
 @pytest.mark.parametrize("forgotten", [log2(SHARE), residue_kernels.BITS])

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, written
 from hardmax.flow.architectures import Architecture
 from hardmax.flow.costs.cost_law import cost_exponents, minimal_set_size, model_comparisons, score_ranks
 from hardmax.flow.costs.plan_search import (
@@ -413,7 +413,7 @@ def _check(target: Target, architecture: Architecture, n_samples: int) -> None:
             f"{architecture.d_token} numbers."
         )
     if n_samples < 1:
-        raise InvalidInputError(f"n_samples must be at least 1, but was {n_samples}.")
+        raise InvalidInputError(f"n_samples must be at least 1, but was {written(n_samples)}.")
     if architecture.n_tokens < target.min_tokens:
         raise InvalidInputError(
             f"n_tokens must be at least {target.min_tokens} for this target, but was {architecture.n_tokens}."

@@ -42,6 +42,7 @@ from hardmax.flow.theorems.softmax_transformers import (
     TwoLayer,
     positive_number,
 )
+from hardmax.limits import look
 from hardmax.networks.random_networks import check_size
 from hardmax.randomness import generator_of
 
@@ -157,6 +158,7 @@ class DepthSeparation:
     def errors(self, tokens: ArrayLike) -> Floats:
         """Absolute errors at sequences (B, T, 3) of the domain, of ``n_tokens`` tokens at most."""
         x = np.asarray(tokens, dtype=np.float64)
+        look()
         values = self.transformer(x)
         if x.shape[1] > self.n_tokens:
             raise InvalidInputError(

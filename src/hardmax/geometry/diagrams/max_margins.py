@@ -22,12 +22,14 @@ from numpy.typing import NDArray
 
 from hardmax.geometry.feasibility import linear_programs as programs
 from hardmax.geometry.scores import UNIT_ROUNDOFF, Scores
+from hardmax.limits import look
 from hardmax.results import Result
 
 Floats = NDArray[np.float64]
 
 _TOLERANCE = 1e-13  # duality gap at which the search stops, relative to the spread of the keys
 _BLOCK = 1 << 18
+_BATCH = 1 << 28  # coordinates that a batch of keys is compared with
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,8 +117,10 @@ def max_margins(scores: Scores, nonempty: NDArray[np.bool_], guesses: Floats) ->
     starts = np.where(np.isfinite(guesses[keys]).all(axis=1, keepdims=True), guesses[keys], 0.0)
     nearest = np.zeros((len(keys), d))
     away = np.zeros(len(keys))
-    for start in range(0, len(keys), 256):  # a few hundred at a time, so that Ctrl-C is heard
-        part = slice(start, start + 256)
+    step = max(1, min(256, _BATCH // (64 * points.size)))  # few hundred at a time, so that Ctrl-C is heard
+    for start in range(0, len(keys), step):
+        look()
+        part = slice(start, start + step)
         programs.reach_kernel(
             points, error, rows[part], starts[part], 2.0 * float(norms.max()), _TOLERANCE,
             nearest[part], away[part], programs.corral_workspace(d),

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DamagedFileError, InvalidInputError, UnsupportedDimensionError
+from hardmax.errors import DamagedFileError, InvalidInputError, UnsupportedDimensionError, written
 from hardmax.fields import check_finite, check_object, check_range, check_shapes
 from hardmax.geometry.diagrams.key_diagrams import KeyDiagram, scores_of_source
 from hardmax.geometry.diagrams.order_k import WinningSets, winning_sets
@@ -245,8 +245,10 @@ def checked_k(k: Any, n_keys: int, name: str = "k") -> int:
     except TypeError:
         number = 0
     if isinstance(k, (bool, np.bool_)) or number < 1:
-        raise InvalidInputError(f"{name} must be an integer of at least 1, but was {k!r}.")
+        raise InvalidInputError(f"{name} must be an integer of at least 1, but was {written(k)}.")
     if number > n_keys:
         keys = "1 key" if n_keys == 1 else f"{n_keys} keys"
-        raise InvalidInputError(f"{name} must be at most the number of keys, but was {number} for {keys}.")
+        raise InvalidInputError(
+            f"{name} must be at most the number of keys, but was {written(number)} for {keys}."
+        )
     return number

@@ -15,6 +15,7 @@ vanishing cells; that is not the criterion (see ``docs/power-diagrams.md``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -38,6 +39,8 @@ from hardmax.geometry.diagrams.max_margins import MaxMargin, max_margins
 from hardmax.geometry.diagrams.order_k_diagrams import OrderKDiagram, checked_k
 from hardmax.geometry.diagrams.voronoi_views import VoronoiView, voronoi_view
 from hardmax.geometry.scores import Scores
+from hardmax.limits import Clock, heard, look
+from hardmax.progress import shown
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -90,9 +93,46 @@ class PowerDiagram(KeyDiagram):
     # Which cells have interior
     # ------------------------------------------------------------------------------------------------------
 
+    def find(
+        self, *, time_limit: float | None = None, progress: bool | Callable[[float], object] | None = None
+    ) -> Self:
+        """Find the cells with interior now, instead of when they are first asked for; returns the diagram.
+
+        Parameters
+        ----------
+        time_limit : float, optional
+            Seconds after which the search is given up.
+        progress : bool or callable, optional
+            ``True`` shows a line; a function is called with the seconds since it began.
+
+        Raises
+        ------
+        IncompleteError
+            When the time is over.
+
+        Examples
+        --------
+        >>> import hardmax as hm
+        >>> int(hm.attention_diagram([[1, 0], [0, 1], [0, 0]]).find(time_limit=60).nonempty.sum())
+        3
+        """
+        clock = Clock(time_limit, "find all cells with interior")
+
+        def line(seconds: float) -> tuple[float | None, str]:
+            return None, f"{seconds:.0f} s for {self.n_keys:,} keys"
+
+        with shown(progress, line, clock) as report:
+            if "_interiors" not in self.__dict__:
+                seen = None if report is None else lambda: report(clock.seconds)
+                self.__dict__["_interiors"] = self._decided(seen)
+        return self
+
     @cached_property
     def _interiors(self) -> Interiors:
-        found = decide_interiors(self.scores)
+        return self._decided(look if heard() else None)
+
+    def _decided(self, seen: Callable[[], object] | None) -> Interiors:
+        found = decide_interiors(self.scores, look=seen)
         found.nonempty.setflags(write=False)
         found.witnesses.setflags(write=False)
         return found

@@ -20,7 +20,7 @@ space is conditioned, the second is a matter of the architecture.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,10 +29,12 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.geometry.diagrams.power_diagrams import attention_diagram
+from hardmax.limits import Clock, look
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import CapturedLayer, named_texts
 from hardmax.models.spread import Spread, spread
 from hardmax.networks.block import many
+from hardmax.progress import shown
 from hardmax.results import Result
 from hardmax.temperature.observed_scores import check_stability
 
@@ -58,6 +60,7 @@ class AssumptionRecorder:
         """Measure every head of a layer."""
         asking = layer.present.any(axis=1)
         for head in range(layer.heads):
+            look()
             found = check_stability(layer.scores(head)[asking], 1.0)
             keys = layer.keys_of(head)[layer.are_read]
             place = {"text": self.text, "layer": layer.index, "head": head}
@@ -217,6 +220,8 @@ def check_assumptions(
     tokenizer: Any = None,
     hub: bool = False,
     rng: int = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
 ) -> AssumptionReport:
     """How often the assumptions of P1 hold in a model, on one text or several.
 
@@ -231,6 +236,11 @@ def check_assumptions(
         As in :func:`hardmax.head_atlas`.
     rng : int
         Of the bootstrap.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between passes of the model, heads and keys.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with the number of texts read and their
+        total.
 
     Returns
     -------
@@ -242,10 +252,14 @@ def check_assumptions(
     >>> check_assumptions(bundled_source())
     <AssumptionReport: pairwise-2, 1 text, 4 heads, median margin ... temperatures, ... within 1% of hardmax>
     """
+    clock = Clock(time_limit, "check all texts")
     named = named_texts(texts)
-    source = as_source(model, tokenizer=tokenizer, hub=hub)
-    recorder = AssumptionRecorder(reachable=reachable)
-    for i, text in enumerate(named.values()):
-        recorder.text = i
-        read(source, text, [recorder])
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts"), clock) as report:
+        source = as_source(model, tokenizer=tokenizer, hub=hub)
+        recorder = AssumptionRecorder(reachable=reachable)
+        for i, text in enumerate(named.values()):
+            recorder.text = i
+            read(source, text, [recorder])
+            if report is not None:
+                report(i + 1, len(named))
     return assumption_report(source.name, tuple(named), recorder, rng=rng)

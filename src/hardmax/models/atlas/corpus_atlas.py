@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
 from hardmax.fields import check_range
+from hardmax.limits import Clock, look
 from hardmax.models.atlas.head_measures import QueryMeasures, Usage, key_usage, measure_queries
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import CapturedLayer, Source, TextReading, chosen
@@ -117,6 +118,7 @@ class StatisticsRecorder:
         for h in range(layer.heads):
             place = (layer.index, h)
             if self._heads is None or h in self._heads:
+                look()
                 found = measure_queries(layer, h)
                 used = key_usage(found, layer.readable(h)[0], factor=self._factor)
                 self._values[place] = head_statistics(layer, found, used)
@@ -334,13 +336,14 @@ def corpus_atlas(
     sink_factor: float = 4.0,
     confidence: float = 0.95,
     checkpoint: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: Any = None,
 ) -> CorpusAtlas:
     """Every head of a model on many texts; :func:`hardmax.head_atlas` calls it for a list of texts.
 
     Parameters
     ----------
-    model, tokenizer, hub, layers, heads, sink_factor, progress
+    model, tokenizer, hub, layers, heads, sink_factor, time_limit, progress
         As in :func:`hardmax.head_atlas`; progress is called with the number of texts done and their total.
     texts : sequence of texts, or dict from names to texts
     confidence : float
@@ -348,6 +351,7 @@ def corpus_atlas(
     checkpoint : path-like, optional
         A folder in which every text that was measured is kept; the same call goes on from there.
     """
+    clock = Clock(time_limit, "measure the heads on all texts")
     named = checked_texts(texts)
     mean_intervals(np.zeros((2, 1)), confidence=confidence)  # a wrong confidence is said before any reading
     source = as_source(model, tokenizer=tokenizer, hub=hub)
@@ -366,7 +370,7 @@ def corpus_atlas(
         return recorder.measured(read(source, text, [recorder]))
 
     question = {"what": "head atlas", **model_question(source), **settings, "statistics": list(STATISTICS)}
-    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts")) as report:
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts"), clock) as report:
         run = over_texts(named, measure, question=question, checkpoint=checkpoint, progress=report)
         found = list(run)
     seconds = time.perf_counter() - started

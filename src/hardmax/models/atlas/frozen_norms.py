@@ -27,7 +27,7 @@ that an unknown kind of norm is refused instead of being taken for another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -35,10 +35,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.limits import Clock, look
 from hardmax.models.reading.families import norm_epsilon
 from hardmax.models.reading.loading import as_source, read
 from hardmax.models.reading.sources import CapturedLayer, required
 from hardmax.networks.block import many
+from hardmax.progress import shown
 from hardmax.randomness import generator_of
 from hardmax.results import Result
 
@@ -358,6 +360,8 @@ def frozen_norm_effect(
     tokenizer: Any = None,
     hub: bool = False,
     rng: int = 0,
+    time_limit: float | None = None,
+    progress: bool | Callable[[int, int], object] | None = None,
 ) -> FrozenNormEffect:
     """How routing on slices changes when the norm in front of a layer is frozen at a token.
 
@@ -379,6 +383,11 @@ def frozen_norm_effect(
         As in :func:`hardmax.head_atlas`.
     rng : int
         For random planes.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between passes of the model and tokens.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with the number of layers done and their
+        total.
 
     Returns
     -------
@@ -397,13 +406,17 @@ def frozen_norm_effect(
         raise InvalidInputError(
             f"radii must be positive and n_points at least 1, but were {tuple(radii)} and {n_points}."
         )
-    source: Any = as_source(model, tokenizer=tokenizer, hub=hub)
-    if not hasattr(source, "module"):
-        raise InvalidInputError(
-            f"model must be a Hugging Face model, whose norms can be frozen, but was {source.name!r}."
-        )
-    recorder = _NormRecorder(NormInputs(source, text), layers, positions, radii, plane, n_points, rng)
-    read(source, text, [recorder])
+    clock = Clock(time_limit, "compare all layers")
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} layers"), clock) as report:
+        source: Any = as_source(model, tokenizer=tokenizer, hub=hub)
+        if not hasattr(source, "module"):
+            raise InvalidInputError(
+                f"model must be a Hugging Face model, whose norms can be frozen, but was {source.name!r}."
+            )
+        recorder = _NormRecorder(NormInputs(source, text), layers, positions, radii, plane, n_points, rng)
+        n_layers = source.n_layers if recorder.layers is None else len(recorder.layers)
+        recorder.done = None if report is None else lambda n: report(n, n_layers)
+        read(source, text, [recorder])
     shares, units, lengths = (np.stack(part) for part in zip(*recorder.found.values(), strict=True))
     return FrozenNormEffect(
         model=source.name,
@@ -439,6 +452,7 @@ class _NormRecorder:
         self.asked, self.positions = positions, list[int]()
         self.found: dict[int, tuple[Floats, Floats, Floats]] = {}
         self.frozen: set[str] = set()
+        self.done: Callable[[int], object] | None = None
 
     def __call__(self, layer: CapturedLayer) -> None:
         norm, residual = self.norms.of(layer)
@@ -446,6 +460,7 @@ class _NormRecorder:
         directions = _plane(residual, self.plane, self.generator)
         rows, units, lengths = [], [], []
         for t in self.positions:
+            look()
             lengths.append(float(np.linalg.norm(norm.parts(residual[t])[0])))
             units.append(_median_distance(residual, t) or lengths[-1])
             scaled = [units[-1] * radius for radius in self.radii]
@@ -455,6 +470,8 @@ class _NormRecorder:
             if layer.query_map is not None:
                 self.frozen.update(layer.query_map(t).frozen)
         self.found[layer.index] = (np.stack(rows), np.array(units), np.array(lengths))
+        if self.done is not None:
+            self.done(len(self.found))
 
 
 def _checked_positions(positions: Sequence[int] | None, n: int) -> list[int]:

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock, look
 from hardmax.models.atlas.head_measures import measure_queries
 from hardmax.models.reading.capture import Differences, capture, differences, within_limit
-from hardmax.models.reading.folders import check_folder, folder_name, loaded, tokenizer_of
+from hardmax.models.reading.folders import check_folder, check_writes, folder_name, loaded, tokenizer_of
 from hardmax.models.reading.loading import OpenModel, in_float32, open_model
 from hardmax.models.reading.sources import required
 from hardmax.models.reading.threads import one_thread
@@ -130,6 +131,7 @@ def generation_atlas(
     *,
     n_steps: int = 20,
     tokenizer: Any = None,
+    time_limit: float | None = None,
     progress: Any = None,
 ) -> GenerationAtlas:
     """Let a decoder write, and say at every step what every head reads.
@@ -145,6 +147,8 @@ def generation_atlas(
         Tokens to write.
     tokenizer : optional
         For a module.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between tokens and between the passes of each.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with the number of steps done and their
         total.
@@ -166,6 +170,7 @@ def generation_atlas(
     >>> found = hm.models.generation_atlas("./gpt2", "Once upon a time", n_steps=8)   # doctest: +SKIP
     >>> found.written, found.winners[:, 0]                                            # doctest: +SKIP
     """
+    clock = Clock(time_limit, "write all tokens")
     if int(n_steps) < 1:
         raise InvalidInputError(f"n_steps must be at least 1, but was {n_steps}.")
     name = None
@@ -175,6 +180,8 @@ def generation_atlas(
         tokenizer = tokenizer if tokenizer is not None else tokenizer_of(folder)
     opened = open_model(model, tokenizer=tokenizer)
     opened = opened if name is None else replace(opened, name=name)
+    if not opened.kinds:
+        check_writes(opened.module.config, opened.name)
     if opened.module.get_output_embeddings() is None or opened.module is opened.module.base_model:
         raise InvalidInputError(
             f"model must have a head over its vocabulary to write, but {type(opened.module).__name__} has "
@@ -201,7 +208,7 @@ def generation_atlas(
         one_thread(),
         torch.no_grad(),
         in_float32(opened.module),
-        shown(progress, lambda done, total: (done / total, f"{done} of {total} tokens")) as report,
+        shown(progress, lambda done, total: (done / total, f"{done} of {total} tokens"), clock) as report,
     ):
         cache = required("transformers").DynamicCache(config=opened.module.config)
         if n_prompt > 1:
@@ -212,12 +219,13 @@ def generation_atlas(
             row, found, places = _step(opened, ids[:, -1:], cache)
             worst = worst.with_largest(found)
             within_limit(worst, model=opened.name)
+            look()
             if row["n_keys"] != n_prompt + step:
                 alone = row["n_keys"] == 1
                 raise InvalidInputError(
                     f"model must keep the keys of all tokens, but {opened.name} keeps {row['n_keys']} of "
                     f"{n_prompt + step}; "
-                    f"{'an encoder cannot write' if alone else 'give a shorter prompt than its window'}."
+                    f"{'encoders do not write text' if alone else 'give a shorter prompt than its window'}."
                 )
             rows.append(row)
             out = opened.module(input_ids=ids[:, -1:], past_key_values=cache, use_cache=True)
@@ -255,6 +263,7 @@ def _step(
         "enough": lambda found: len(found) == n,
     }
     layers = capture(body, opened.places, inputs(), **options)
+    look()
     worst = Differences()
 
     def compare(index: int, watched: Watched) -> None:

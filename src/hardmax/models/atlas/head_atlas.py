@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInputError
+from hardmax.limits import Clock, look, seconds_of
 from hardmax.models.atlas.corpus_atlas import CorpusAtlas, corpus_atlas
 from hardmax.models.atlas.head_measures import QueryMeasures, key_usage, measure_queries
 from hardmax.models.atlas.layer_cells import (
@@ -322,10 +323,11 @@ def head_atlas(  # type: ignore[misc]
     heads: Iterable[int] | None = None,
     positions: Iterable[int] | None = None,
     plane: str | Sequence[int] | None = "tokens",
-    time_limit: float | None = 60.0,
+    slice_limit: float | None = 60.0,
     sink_factor: float = 4.0,
     confidence: float = 0.95,
     checkpoint: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: bool | Progress | None = None,
 ) -> HeadAtlas | CorpusAtlas:
     """What every head of a model does on one text, or on many.
@@ -352,7 +354,7 @@ def head_atlas(  # type: ignore[misc]
     plane : {"tokens", "principal", None} or three tokens
         What spans the slices: the inputs of three tokens, by default some that lie far apart and belong to
         the picture, or principal directions of the layer's inputs; ``None`` leaves slices out.
-    time_limit : float, optional
+    slice_limit : float, optional
         Seconds per slice; a slice that needs more says ``complete=False``.
     sink_factor : float
         A sink wins at least this many times its even share (and a quarter of its readers).
@@ -361,6 +363,8 @@ def head_atlas(  # type: ignore[misc]
     checkpoint : path-like, optional
         For many texts: a folder in which every text that was measured is kept. A run that was killed goes on
         from there with the same call, and loses at most one text.
+    time_limit : float, optional
+        Seconds after which all of it is given up, looked at between passes of the model, heads and slices.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with the number of layers (for many
         texts: of texts) done and their total.
@@ -391,6 +395,8 @@ def head_atlas(  # type: ignore[misc]
     >>> [(record.keys_can_win, record.keys_do_win) for record in atlas.heads]
     [(6, 4), (6, 3)]
     """
+    clock = Clock(time_limit, "read the model and measure its heads")
+    slice_limit = seconds_of("slice_limit", slice_limit)
     if is_corpus(text):
         if positions is not None or plane not in ("tokens", None):
             raise InvalidInputError(
@@ -406,19 +412,20 @@ def head_atlas(  # type: ignore[misc]
             sink_factor=sink_factor,
             confidence=confidence,
             checkpoint=checkpoint,
+            time_limit=clock.left,
             progress=progress,
         )
     if checkpoint is not None:
         raise InvalidInputError("checkpoint belongs to many texts, but one was given; try [text].")
-    source = as_source(model, tokenizer=tokenizer, hub=hub)
-    with shown(progress, lambda done, total: (done / total, f"{done} of {total} layers")) as report:
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} layers"), clock) as report:
+        source = as_source(model, tokenizer=tokenizer, hub=hub)
         recorder = AtlasRecorder(
             source,
             layers=layers,
             heads=heads,
             positions=positions,
             plane=plane,
-            time_limit=time_limit,
+            slice_limit=slice_limit,
             sink_factor=sink_factor,
             progress=report,
         )
@@ -455,7 +462,7 @@ class AtlasRecorder:
     Parameters
     ----------
     source : Source
-    layers, heads, positions, plane, time_limit, sink_factor, progress
+    layers, heads, positions, plane, slice_limit, sink_factor, progress
         As in :func:`hardmax.head_atlas`.
     """
 
@@ -467,7 +474,7 @@ class AtlasRecorder:
         heads: Iterable[int] | None = None,
         positions: Iterable[int] | None = None,
         plane: str | Sequence[int] | None = "tokens",
-        time_limit: float | None = 60.0,
+        slice_limit: float | None = 60.0,
         sink_factor: float = 4.0,
         progress: Progress | None = None,
     ) -> None:
@@ -479,7 +486,7 @@ class AtlasRecorder:
             self.layers = tuple(n for n in self.layers if any(h < source.heads[n] for h in self.heads))
         self.positions = None if positions is None else integers(positions, "positions")
         self.plane = _checked_plane(plane)
-        self.time_limit, self.sink_factor, self.progress = time_limit, sink_factor, progress
+        self.slice_limit, self.sink_factor, self.progress = slice_limit, sink_factor, progress
         self.records: list[HeadRecord] = []
         self.position_records: list[PositionRecord] = []
         self.slices: list[LayerSlice] = []
@@ -496,7 +503,7 @@ class AtlasRecorder:
             "heads": None if self.heads is None else list(self.heads),
             "positions": None if self.positions is None else list(self.positions),
             "plane": list(self.plane) if isinstance(self.plane, tuple) else self.plane,
-            "time_limit": self.time_limit,
+            "slice_limit": self.slice_limit,
             "sink_factor": self.sink_factor,
         }
 
@@ -506,6 +513,7 @@ class AtlasRecorder:
         places = [layer.reading_position(t) for t in (self.positions or (None,))]
         diagrams: dict[tuple[int, int], PowerDiagram] = {}
         for h in heads:
+            look()
             found = measure_queries(layer, h)
             reached = [self._reached(layer, h, t, found, diagrams) for t in places]
             self.measures.append(found)
@@ -565,7 +573,7 @@ class AtlasRecorder:
                 )
             except InvalidInputError as error:
                 raise InvalidInputError(f"layer {layer.index}: {error}") from error
-            piece = layer_slice(layer, spanned, position=t, heads=heads, time_limit=self.time_limit)
+            piece = layer_slice(layer, spanned, position=t, heads=heads, time_limit=self.slice_limit)
             self.slices.append(piece)
             if piece.any_position:
                 return

@@ -22,6 +22,7 @@ because all keys they may read are copies of one, say nothing about a head and a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError, NotFiniteError
+from hardmax.errors import InvalidInputError, NotFiniteError, written
 from hardmax.models.reading.sources import CapturedLayer
 
 Floats = NDArray[np.float64]
@@ -261,8 +262,8 @@ def key_usage(found: QueryMeasures, present: NDArray[np.bool_], *, factor: float
     >>> used.sinks, used.sink_share, round(used.sink_mass, 3), used.entropy
     ((9,), 1.0, 0.632, 0.0)
     """
-    if not factor >= 1.0:
-        raise InvalidInputError(f"sink_factor must be at least 1, but was {factor}.")
+    if not 1.0 <= factor <= sys.float_info.max:
+        raise InvalidInputError(f"sink_factor must be at least 1 and finite, but was {written(factor)}.")
     n_keys, choice = present.shape[1], found.choice
     wins = np.bincount(found.winner[choice], minlength=n_keys)
     total = int(wins.sum())

@@ -33,9 +33,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, written
 from hardmax.exact.formats import FORMATS, format_of
 from hardmax.exact.rationals import fraction
+from hardmax.limits import Clock, look
 from hardmax.models.atlas.head_measures import key_distances
 from hardmax.models.atlas.score_errors import (
     Arithmetic,
@@ -230,6 +231,7 @@ def router_flips(
     heads: Iterable[int] | None = None,
     tokenizer: Any = None,
     hub: bool = False,
+    time_limit: float | None = None,
     progress: bool | Progress | None = None,
 ) -> RouterFlips:
     """Which argmax and top-k decisions of heads and routers no arithmetic of a low precision can change.
@@ -254,7 +256,7 @@ def router_flips(
         eight bits. ``"float32"`` for a router or a fused kernel that never rounds its scores.
     layers, heads : iterables of int, optional
         Which layers of a model, and which heads; all by default.
-    tokenizer, hub, progress
+    tokenizer, hub, time_limit, progress
         As in :func:`hardmax.head_atlas`.
 
     Returns
@@ -286,21 +288,24 @@ def router_flips(
     >>> hm.models.router_flips(hm.models.bundled_source(), dtype="bfloat16").layer_shares
     array([1., 1.])
     """
+    clock = Clock(time_limit, "decide about all heads and routers")
     question = _Question(arithmetic_of(dtype, accumulate, score_dtype), _number(k), heads)
     given = _as_layers(layer)
-    if given is not None:
-        if text is not None or layers is not None:
-            raise InvalidInputError("text and layers belong to a model, and must be left out for arrays.")
-        for one in given:
-            question(one)
-        return question.result("arrays")
-    source = as_source(layer, tokenizer=tokenizer, hub=hub)
-    question.layers = chosen(layers, source.n_layers, "layers")
-    question.heads = None if heads is None else chosen(heads, max(source.heads), "heads")
-    with shown(progress, lambda done, total: (done / total, f"{done} of {total} layers")) as report:
+    if given is not None and (text is not None or layers is not None):
+        raise InvalidInputError("text and layers belong to a model, and must be left out for arrays.")
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} layers"), clock) as report:
         question.progress = report
+        if given is not None:
+            question.n_layers = len(given)
+            for one in given:
+                question(one)
+            return question.result("arrays")
+        source = as_source(layer, tokenizer=tokenizer, hub=hub)
+        question.layers = chosen(layers, source.n_layers, "layers")
+        question.n_layers = len(question.layers)
+        question.heads = None if heads is None else chosen(heads, max(source.heads), "heads")
         read(source, text, [question])
-    return question.result(source.name)
+        return question.result(source.name)
 
 
 def arithmetic_of(dtype: Any, accumulate: Any = "float32", score_dtype: Any = None) -> Arithmetic:
@@ -326,13 +331,14 @@ class _Question:
         self.heads = None if heads is None else tuple(heads)
         self.layers: tuple[int, ...] | None = None
         self.progress: Progress | None = None
-        self.n_done = 0
+        self.n_done = self.n_layers = 0
         self.found: list[dict[str, NDArray[Any]]] = []
 
     def __call__(self, layer: Any) -> None:
         """Decide about one layer."""
         index = getattr(layer, "index", 0)
         for part in self._parts(layer):
+            look()
             decided = decide(part, self.k)
             at = decided.pop("decision")
             for name, value in (("layer", index), ("head", part.head), ("position", part.first + at)):
@@ -340,12 +346,14 @@ class _Question:
             self.found.append(decided)
         self.n_done += 1
         if self.progress is not None:
-            self.progress(self.n_done, len(self.layers or ()))
+            self.progress(self.n_done, self.n_layers)
 
     def _parts(self, layer: Any) -> Iterator[Scores]:
         n_keys = _n_keys(layer)
         if self.k >= n_keys:
-            raise InvalidInputError(f"k must be below the number of keys, {n_keys}, but was {self.k}.")
+            raise InvalidInputError(
+                f"k must be below the number of keys, {n_keys}, but was {written(self.k)}."
+            )
         if isinstance(layer, CapturedLayer):
             return of_captured(layer, self._chosen(layer.heads), self.arithmetic)
         if isinstance(layer, ProjectedAttention):

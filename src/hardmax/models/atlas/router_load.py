@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FidelityError, InvalidInputError
+from hardmax.limits import Clock
 from hardmax.models.atlas.router_flips import RouterLayer, router_flips
 from hardmax.models.reading.captured import array
 from hardmax.models.reading.loading import OpenModel, open_model
@@ -171,6 +172,7 @@ def router_load(
     hub: bool = False,
     confidence: float = 0.95,
     checkpoint: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: Any = None,
 ) -> RouterLoad:
     """How the routers of a mixture of experts spread tokens over experts, on one text or on many.
@@ -184,7 +186,7 @@ def router_load(
         As in :func:`hardmax.head_atlas`.
     dtype : str
         For which precision decisions are proven not to flip (:func:`hardmax.models.router_flips`).
-    tokenizer, hub, confidence, checkpoint, progress
+    tokenizer, hub, confidence, checkpoint, time_limit, progress
         As in :func:`hardmax.head_atlas` for many texts.
 
     Returns
@@ -204,6 +206,7 @@ def router_load(
     >>> found = hm.models.router_load("./mixtral", hm.models.read_texts("lines.txt"))   # doctest: +SKIP
     >>> found.plot().figure.savefig("load.svg")                                         # doctest: +SKIP
     """
+    clock = Clock(time_limit, "read the routers on all texts")
     named = checked_texts(texts)
     mean_intervals(np.zeros((2, 1)), confidence=confidence)  # a wrong confidence is said before any reading
     opened = open_model(model, tokenizer=tokenizer, hub=hub)
@@ -216,7 +219,7 @@ def router_load(
         return {**found, "n_tokens": int(opened.encode(text)["input_ids"].shape[1])}
 
     question = {"what": "router load", **model_question(opened), "dtype": dtype}
-    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts")) as report:
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts"), clock) as report:
         run = over_texts(named, measure, question=question, checkpoint=checkpoint, progress=report)
         found = list(run)
     return RouterLoad(

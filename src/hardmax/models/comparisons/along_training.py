@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, written
+from hardmax.limits import Clock, seconds_of
 from hardmax.models.atlas.corpus_atlas import STATISTICS, StatisticsRecorder, cut_to_range
 from hardmax.models.atlas.layer_cells import layer_slice, principal_plane
 from hardmax.models.bundled import BundledSource
@@ -203,16 +204,16 @@ class _CellCounts:
 
     layers: tuple[int, ...] | None = None
 
-    def __init__(self, n_layers: int, time_limit: float | None) -> None:
+    def __init__(self, n_layers: int, slice_limit: float | None) -> None:
         self.found = np.full(n_layers, -1, dtype=np.int64)
-        self._time_limit = time_limit
+        self._slice_limit = slice_limit
 
     def __call__(self, layer: CapturedLayer) -> None:
         inputs = np.asarray(layer.inputs, dtype=np.float64)[layer.have_inputs]
         if layer.query_map is None or inputs.shape[1] < 2:
             return
         piece = layer_slice(
-            layer, principal_plane(inputs), position=layer.reading_position(), time_limit=self._time_limit
+            layer, principal_plane(inputs), position=layer.reading_position(), time_limit=self._slice_limit
         )
         self.found[layer.index] = piece.n_cells if piece.complete else -1
 
@@ -228,10 +229,11 @@ def along_training(
     heads: Iterable[int] | None = None,
     hard: float = 0.5,
     n_cells: int = 2,
-    time_limit: float | None = 60.0,
+    slice_limit: float | None = 60.0,
     confidence: float = 0.95,
     rng: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: Any = None,
 ) -> AlongTraining:
     """When heads become hard, and how margins, information sets and cells grow, along a training.
@@ -252,8 +254,9 @@ def along_training(
         A head counts as hard where the mean share of its queries within 10 % of hardmax is at least this.
     n_cells : int
         On how many texts, the first ones, the exact cells of each layer are counted; 0 for none.
-    time_limit : float, optional
-        Seconds per count; one that needs more is left out.
+    slice_limit : float, optional
+        Seconds per count, which is of a slice as in :func:`hardmax.head_atlas`; one that needs more is left
+        out.
     confidence : float
         Of the intervals over texts.
     rng : int
@@ -261,6 +264,8 @@ def along_training(
     checkpoint : path-like, optional
         A folder in which every text of every checkpoint that was measured is kept; the same call goes on from
         there.
+    time_limit : float, optional
+        Seconds after which all of it is given up, looked at between passes of the model, heads and counts.
     progress : bool or callable, optional
         ``True`` shows a bar on standard error; a function is called with the number of texts done, over all
         checkpoints, and their total.
@@ -283,8 +288,10 @@ def along_training(
     >>> {(event.step, event.what) for event in found.events}
     {(100, 'hard')}
     """
+    clock = Clock(time_limit, "read all checkpoints")
+    slice_limit = seconds_of("slice_limit", slice_limit)
     if not 0.0 < hard <= 1.0:
-        raise InvalidInputError(f"hard must be above 0 and at most 1, but was {hard}.")
+        raise InvalidInputError(f"hard must be above 0 and at most 1, but was {written(hard)}.")
     trained = checkpoints if isinstance(checkpoints, TrainingResult) else None
     models, found_steps = _listed(checkpoints, steps)
     if texts is None:
@@ -303,7 +310,7 @@ def along_training(
     folder = None if checkpoint is None else Path(checkpoint)
     if folder is not None:
         folder.mkdir(exist_ok=True)
-    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts")) as report:
+    with shown(progress, lambda done, total: (done / total, f"{done} of {total} texts"), clock) as report:
         for c, model in enumerate(models):
             source = _source(model, c, named, tokenizer, hub)
             labels.append(source.name)
@@ -317,7 +324,7 @@ def along_training(
 
             def measure(text: Any, source: Any = source) -> Measured:
                 recorder, flow = StatisticsRecorder(source, **options), FlowRecorder(["argmax"])
-                cells = _CellCounts(source.n_layers, time_limit)
+                cells = _CellCounts(source.n_layers, slice_limit)
                 reading = read(
                     source, text, [recorder, flow, *([cells] if digest_of(text) in counted else [])]
                 )

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, written
 from hardmax.models.influence.routing_flow import TokenFlow
 from hardmax.models.spread import Spread, spread
 from hardmax.networks.block import many
@@ -398,7 +398,7 @@ def recall_columns(
     True
     """
     if not 1 <= n_draws <= _MOST_DRAWS:
-        raise InvalidInputError(f"n_draws must be from 1 to {_MOST_DRAWS:,}, but was {n_draws}.")
+        raise InvalidInputError(f"n_draws must be from 1 to {_MOST_DRAWS:,}, but was {written(n_draws)}.")
     generator = generator_of(rng)
     n_measures, n_queries, n_keys = influence.shape
     shape = (len(sets), n_measures, n_queries)

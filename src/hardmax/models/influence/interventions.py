@@ -432,11 +432,11 @@ def measure_influence(  # type: ignore[misc]
         return text_influence(disturbed, flows, walks, name=name, **options)
 
     def line(name: str, done: int, total: int) -> tuple[float | None, str]:
-        return done / total, f"{name}: {done:,} of {total:,}" if time_limit is not None else name
+        return done / total, f"{name}: {done:,} of {total:,}" if clock.limited else name
 
     with shown(progress, line, clock) as passed:
         within = (
-            None if time_limit is None else lambda name, done, total: clock.check(line(name, done, total)[1])
+            None if not clock.limited else lambda name, done, total: clock.check(line(name, done, total)[1])
         )
         if corpus:
             asked = {"rules": list(rules), "baselines": baselines, "probes": probes, "rng": rng}

@@ -31,7 +31,7 @@ to one and ranks the input positions for token t.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,8 +41,10 @@ from numpy.typing import NDArray
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.flow import bitsets
 from hardmax.flow.bitsets import Words
+from hardmax.limits import Clock
 from hardmax.models.reading.loading import read
 from hardmax.models.reading.sources import CapturedLayer, TextReading, softmax
+from hardmax.progress import watched
 from hardmax.results import Result, pictures
 
 Floats = NDArray[np.float64]
@@ -408,6 +410,8 @@ def token_flow(
     rule: str | RoutingRule = "argmax",
     tokenizer: Any = None,
     hub: bool = False,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
 ) -> TokenFlow:
     """The information sets that a model's own routing makes on a text.
 
@@ -423,6 +427,11 @@ def token_flow(
         For a torch module.
     hub : bool
         Whether a hub id may be fetched.
+    time_limit : float, optional
+        Seconds after which it is given up, looked at between passes of the model and layers.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being done, in words, and
+        the seconds since it began.
 
     Returns
     -------
@@ -443,7 +452,9 @@ def token_flow(
     (1, 2)
     """
     recorder = FlowRecorder([rule])
-    return recorder.flows(read(model, text, [recorder], tokenizer=tokenizer, hub=hub))[0]
+    with watched(progress, Clock(time_limit, "follow information through the model")) as say:
+        say("reads the model")
+        return recorder.flows(read(model, text, [recorder], tokenizer=tokenizer, hub=hub))[0]
 
 
 class RolloutRecorder:

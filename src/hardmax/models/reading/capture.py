@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax import limits
 from hardmax.errors import DimensionMismatchError, FidelityError, UnsupportedModelError
 from hardmax.models.reading.captured import HARMLESS, Fields, with_sinks
 from hardmax.models.reading.families import FAMILIES, Family, QueryWay, attention_modules, output_weights
@@ -84,6 +85,7 @@ class _Notes:
     kept: dict[tuple[int, Any], tuple[Any, Any]] = field(default_factory=dict)
 
     def enter(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        limits.look()
         self.arguments = arguments_of(module, args, kwargs)
 
     def attend(

@@ -27,13 +27,24 @@ from hardmax.errors import (
 )
 from hardmax.models.reading.families import FAMILIES, family_of
 from hardmax.models.reading.sources import required
-from hardmax.untrusted import first_line, parsed_json, said_plainly
+from hardmax.untrusted import (
+    LONGEST_TEXT,
+    check_plain,
+    first_line,
+    is_panic,
+    parsed_json,
+    plain_bytes,
+    said_plainly,
+)
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _SAFE_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
 _VOCABULARIES = {"tokenizer.json", "vocab.txt", "vocab.json"}
 _TEXTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
+_MOST_TENSORS = 100_000  # of one file: each takes some microseconds
+_MOST_GROWTH = 100  # of a text by a tokenizer, which has no limit of its own
+_MOST_LABELS = 10**6  # transformers writes a name for each
 _MOST_LAYERS = 1000  # of a model whose layers share their weights
 _UNREAD_NUMBERS = 10**8  # of heads and poolers, which a file may lack
 # Heads and poolers stand behind all attention: without their weights nothing that is read here changes.
@@ -65,11 +76,25 @@ def check_folder(model: str | os.PathLike[str]) -> Path:
     folder = named_folder(model)
     if not (folder / "config.json").is_file():
         raise FileFormatError(f"{folder} must hold the config.json of a model, but does not.")
+    for path in folder.iterdir():  # transformers opens files of many names, and waits for a pipe
+        if any(path.match(pattern) for pattern in _SAFE_FILES):
+            check_plain(path)
+            if path.suffix != ".safetensors" and path.is_file() and path.stat().st_size > LONGEST_TEXT:
+                raise DamagedFileError(f"{path} must have at most {LONGEST_TEXT:,} bytes, but has more.")
     for name in _TEXTS:
         if (folder / name).is_file():
-            stated = parsed_json((folder / name).read_bytes(), str(folder / name))
+            stated = parsed_json(plain_bytes(folder / name), str(folder / name))
             if not isinstance(stated, dict):
                 raise DamagedFileError(f"{folder / name} must be a JSON object, but is not.")
+            labels = stated.get("num_labels", 0)
+            if isinstance(labels, (int, float)) and labels > _MOST_LABELS:
+                raise DamagedFileError(f"{folder / name} must have at most {_MOST_LABELS:,} labels.")
+            with said_plainly(f"{folder / name} must have a normalizer, but it cannot be read"):
+                growth = _growth(stated.get("normalizer"))
+            if growth > _MOST_GROWTH:
+                raise DamagedFileError(
+                    f"{folder / name} must not make texts longer than {_MOST_GROWTH:,} times, but would."
+                )
     for path in _weight_files(folder):
         _check_tensors(path)
     if (folder / "adapter_config.json").exists():
@@ -103,12 +128,14 @@ def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
-            names = sorted(set(parsed_json(index.read_bytes(), str(index))["weight_map"].values()))
+            names = sorted(set(parsed_json(plain_bytes(index), str(index))["weight_map"].values()))
         except (LookupError, AttributeError, TypeError) as error:
             raise FileFormatError(f"{index} must say which tensor is in which file, but does not.") from error
         outside = [name for name in names if not isinstance(name, str) or Path(name).name != name]
         if outside:
             raise DamagedFileError(f"{index} must name files beside it, but names {outside[0]!r}.")
+        if not names:
+            raise FileFormatError(f"{index} must say which tensor is in which file, but names none.")
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise FileFormatError(
@@ -139,13 +166,32 @@ def _check_tensors(path: Path) -> tuple[int, int]:
     safetensors = required("safetensors")
     try:
         with safetensors.safe_open(str(path), framework="np") as file:
-            sizes = [math.prod(file.get_slice(key).get_shape()) for key in file.keys()]  # noqa: SIM118
-            return len(sizes), sum(sizes)
-    except (safetensors.SafetensorError, OSError) as error:
+            names = list(file.keys())
+            if len(names) > _MOST_TENSORS:
+                raise DamagedFileError(
+                    f"{path} must hold at most {_MOST_TENSORS:,} tensors, but holds {len(names):,}."
+                )
+            return len(names), sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+    except (safetensors.SafetensorError, OSError, MemoryError) as error:
         raise DamagedFileError(
             f"{path} must be a complete safetensors file, but it is truncated or damaged "
             f"({first_line(error)}); bring it here again."
         ) from error
+
+
+def check_writes(config: Any, name: str) -> None:
+    """Refuse what is no decoder by itself: an encoder, or one with a decoder that reads it."""
+    transformers = required("transformers")
+    pair = getattr(config, "is_encoder_decoder", False)
+    decodes = getattr(config, "is_decoder", False) or getattr(config, "causal", False)
+    encodes = type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not pair and not decodes
+    if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING and not (pair or encodes):
+        return
+    why = "is an encoder, which does not write text" if encodes else "is none"
+    raise InvalidInputError(
+        f"model must be a decoder that writes by itself, but {name} ({config.model_type}) {why}; its atlas "
+        "on a text comes from head_atlas."
+    )
 
 
 def loaded(folder: Path, *, writes: bool = False) -> Any:
@@ -173,11 +219,8 @@ def loaded(folder: Path, *, writes: bool = False) -> Any:
     family_of(SimpleNamespace(config=config, modules=list))  # refused before gigabytes are loaded
     _check_size(folder, config)
     kind = transformers.AutoModelForCausalLM if writes else transformers.AutoModel
-    if writes and (getattr(config, "is_encoder_decoder", False) or type(config) not in kind._model_mapping):
-        raise InvalidInputError(
-            f"model must be a decoder that writes by itself, but {folder_name(folder)} ({config.model_type}) "
-            "is none; its atlas on a text comes from head_atlas."
-        )
+    if writes:
+        check_writes(config, folder_name(folder))
     try:
         with _quiet():
             model, report = kind.from_pretrained(
@@ -274,6 +317,21 @@ def tokenizer_of(folder: Path) -> Any:
             return transformers.AutoTokenizer.from_pretrained(folder, **_LOCAL)
     except Exception:  # transformers raises whatever the missing file leads to; reading a text says so
         return None
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        return None
+
+
+def _growth(normalizer: Any) -> int:
+    """A bound of how many times longer a normalizer of a tokenizer makes a text."""
+    if isinstance(normalizer, list):
+        return math.prod(map(_growth, normalizer))
+    if not isinstance(normalizer, dict):
+        return 1
+    inside = _growth(normalizer.get("normalizers"))
+    added = [normalizer.get(name) for name in ("content", "prepend")]
+    return inside * max(1, *(len(text) for text in added if isinstance(text, str)), 1)
 
 
 def check_finite(model: Any) -> None:
@@ -299,10 +357,12 @@ def check_finite(model: Any) -> None:
 
 def _unknown(folder: Path, error: Exception) -> str:
     try:
-        words = parsed_json((folder / "config.json").read_bytes(), "config.json")
+        words = parsed_json(plain_bytes(folder / "config.json"), "config.json")
         kind = words.get("model_type")
     except (ValueError, OSError, AttributeError):
         return "its config.json cannot be read"
+    if not isinstance(kind, str):
+        return "its config.json names no architecture"
     if "auto_map" in words:
         return f"its architecture {kind!r} comes as code of its own, which is never run"
     if kind in required("transformers").CONFIG_MAPPING:

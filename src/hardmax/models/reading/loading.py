@@ -32,6 +32,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError, MissingExtraError
+from hardmax.limits import look
 from hardmax.models.reading.capture import (
     Captured,
     Differences,
@@ -160,7 +161,8 @@ def open_model(model: Any, *, tokenizer: Any = None, hub: bool = False) -> OpenM
         places=family,
         kinds=kinds,
     )
-    return replace(opened, fidelity=opened.probe())
+    with said_plainly(f"{name} must be a model that can be run, but its configuration does not fit it"):
+        return replace(opened, fidelity=opened.probe())
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,6 +380,7 @@ class OpenModel:
 
     def _seconds(self, inputs: dict[str, Any]) -> float:
         """CPU time of a plain forward pass in float32."""
+        look()
         start = time.process_time()
         with in_float32(self._body):
             forward(self._body, inputs)
@@ -632,6 +635,7 @@ def read(
 
     def show(layer: CapturedLayer) -> None:
         for recorder, layers in zip(recorders, needed, strict=True):
+            look()
             if layers is None or layer.index in layers:
                 recorder(layer)
 

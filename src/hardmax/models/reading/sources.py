@@ -38,7 +38,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import InvalidInputError, MissingExtraError
+from hardmax.errors import InvalidInputError, MissingExtraError, written
 from hardmax.models.reading.captured import checked_layers, of_arrays, of_nnsight, of_transformer_lens
 
 Floats = NDArray[np.floating]
@@ -354,7 +354,7 @@ class CapturedLayer:
         if not 0 <= position < self.n_queries or not reads[position]:
             raise InvalidInputError(
                 f"positions must be queries from 0 to {self.n_queries - 1} that may read a key, but one was "
-                f"{position}."
+                f"{written(position)}."
             )
         return int(position)
 
@@ -585,7 +585,9 @@ def chosen(values: Iterable[int] | None, n: int, name: str) -> tuple[int, ...]:
     wrong = [number for number in numbers if not 0 <= number < n]
     if wrong:
         others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        raise InvalidInputError(f"{name} must be between 0 and {n - 1}, but held {wrong[0]}{others}.")
+        raise InvalidInputError(
+            f"{name} must be between 0 and {n - 1}, but held {written(wrong[0])}{others}."
+        )
     return numbers
 
 

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from hardmax import storage
-from hardmax.errors import FidelityError, FileFormatError, InvalidInputError
+from hardmax.errors import DamagedFileError, FidelityError, FileFormatError, InvalidInputError
 from hardmax.models.reading.threads import one_thread
 from hardmax.results import plain
 from hardmax.storage import Stored, written_whole
+from hardmax.untrusted import parsed_json, plain_bytes
 
 _KIND = "TextMeasures"
 _QUESTION = "question.json"
@@ -121,10 +122,9 @@ class _Folder:
             with written_whole(place) as file:
                 file.write((json.dumps(asked, indent=1) + "\n").encode())
             return
-        try:
-            before = json.loads(place.read_text())
-        except ValueError as error:
-            raise FileFormatError(f"{place} must be JSON, but is damaged.") from error
+        before = parsed_json(plain_bytes(place), str(place))
+        if not isinstance(before, dict):
+            raise DamagedFileError(f"{place} must be a JSON object, but is not.")
         names = sorted({name for name in {**asked, **before} if asked.get(name) != before.get(name)})
         if names:
             raise InvalidInputError(

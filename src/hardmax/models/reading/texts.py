@@ -12,7 +12,10 @@ import numpy as np
 
 from hardmax.errors import FileFormatError, InvalidInputError
 from hardmax.models.reading.sources import named_texts
-from hardmax.untrusted import parsed_json
+from hardmax.untrusted import check_plain, parsed_json, plain_text
+
+_MOST_BYTES = 2**28  # of all files together
+_MOST_LINES = 2**22  # each takes some hundred bytes of memory
 
 
 def read_texts(source: str | os.PathLike[str], *, field: str | None = None) -> dict[str, str]:
@@ -52,6 +55,8 @@ def read_texts(source: str | os.PathLike[str], *, field: str | None = None) -> d
         files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(name)]
         if not files:
             raise FileFormatError(f"{pattern} must be a file, or a pattern of files, but matches none.")
+        if sum(file.stat().st_size for file in files) > _MOST_BYTES:
+            raise FileFormatError(f"{pattern} must match files of at most {_MOST_BYTES:,} bytes together.")
         texts = {str(file): text_of(file) for file in files}
     elif lines:
         texts = _json_lines(path, "text" if field is None else field)
@@ -67,17 +72,18 @@ def read_texts(source: str | os.PathLike[str], *, field: str | None = None) -> d
 
 def text_of(file: Path) -> str:
     """What a text file holds."""
+    check_plain(file)
     if not file.is_file():
         raise FileNotFoundError(f"{file} must be a text file, but does not exist or is a folder.")
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{file} must be a text file in UTF-8, but is not.") from error
+    return plain_text(file, most=_MOST_BYTES)
 
 
 def _lines(file: Path) -> list[str]:
     """The lines of a text file; other separators, such as U+2028, belong to a text."""
-    return text_of(file).split("\n")
+    text = text_of(file)
+    if text.count("\n") >= _MOST_LINES:
+        raise FileFormatError(f"{file} must have at most {_MOST_LINES:,} lines, but has more.")
+    return text.split("\n")
 
 
 def _json_lines(path: Path, field: str) -> dict[str, str]:

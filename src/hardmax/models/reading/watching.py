@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardmax import limits
 from hardmax.models.reading.families import Family, attention_modules
 from hardmax.models.reading.sources import required
 
@@ -132,6 +133,7 @@ def watch(
                 watched.gathered.append((args[0], kwargs["index"] if "index" in kwargs else args[2], result))
 
     def enter(module: Any, args: Any, kwargs: Any) -> None:
+        limits.look()
         watched = Watched(module, arguments_of(module, args, kwargs) if closely else {})
         state.update(inside=module, layer=state["layer"] + 1, watched=watched)
 

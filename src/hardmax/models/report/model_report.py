@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardmax.errors import InvalidInputError
+from hardmax.errors import InvalidInputError, written
 from hardmax.models.atlas.head_atlas import AtlasRecorder, HeadAtlas, atlas_of
 from hardmax.models.influence.influence_report import InfluenceReport, report_of
 from hardmax.models.influence.interventions import CANDIDATES, can_disturb, disturb, text_influence
@@ -236,7 +236,8 @@ def _read_out(position: int | None, tokens: Sequence[str], n_readable: Sequence[
         return next((t for t in full if tokens[t] in _CLASSIFICATION), full[-1])
     if not -len(tokens) <= position < len(tokens):
         raise InvalidInputError(
-            f"read_out must be from 0 to {len(tokens) - 1} (or count from the end), but was {position}."
+            f"read_out must be from 0 to {len(tokens) - 1} (or count from the end), "
+            f"but was {written(position)}."
         )
     return position % len(tokens)
 

@@ -33,9 +33,9 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DimensionMismatchError, InvalidInputError
+from hardmax.errors import DimensionMismatchError, InvalidInputError, written
 from hardmax.exact.arithmetic import fractions_of
-from hardmax.exact.rationals import ExactArray, as_exact, rational
+from hardmax.exact.rationals import ExactArray, as_exact, nearest_float, rational
 
 Floats = NDArray[np.float64]
 Row = tuple[flint.fmpq, ...]  # a score: slopes and a constant, or a single value
@@ -115,7 +115,7 @@ def rule_of(name: Any, k: Any, temperature: Any, ties: Any, mask: NDArray[np.boo
     if name in ("hardmax", "top-k"):
         if temperature is not None:
             raise InvalidInputError(
-                f"temperature must be left out with rule {name!r}, but was {temperature!r}; try "
+                f"temperature must be left out with rule {name!r}, but was {written(temperature)}; try "
                 'rule="sparsemax".'
             )
         return Rule(name, ties, places, None, [])
@@ -125,7 +125,7 @@ def rule_of(name: Any, k: Any, temperature: Any, ties: Any, mask: NDArray[np.boo
     values = fractions_of(tau).tolist()
     if min(values) <= 0:
         raise InvalidInputError(
-            f"temperature must be above 0 with rule {name!r}, but holds {float(min(values)):g}; "
+            f"temperature must be above 0 with rule {name!r}, but holds {nearest_float(min(values)):g}; "
             'temperature zero is rule="hardmax".'
         )
     return Rule(name, ties, places, tau, values * heads if len(values) == 1 else values)
@@ -134,14 +134,16 @@ def rule_of(name: Any, k: Any, temperature: Any, ties: Any, mask: NDArray[np.boo
 def _places(name: str, k: Any, present: NDArray[np.int64]) -> int | None:
     if name != "top-k":
         if k is not None:
-            raise InvalidInputError(f"k must be left out with rule {name!r}, but was {k!r}.")
+            raise InvalidInputError(f"k must be left out with rule {name!r}, but was {written(k)}.")
         return None
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise InvalidInputError(f"k must be a whole number of at least 1 with rule 'top-k', but was {k!r}.")
+        raise InvalidInputError(
+            f"k must be a whole number of at least 1 with rule 'top-k', but was {written(k)}."
+        )
     if k > present.min():
         h = int(present.argmin())
         raise InvalidInputError(
-            f"k must be at most the number of keys that are present, but is {k} and head {h} has "
+            f"k must be at most the number of keys that are present, but is {written(k)} and head {h} has "
             f"{present[h]}; lower k or change the mask."
         )
     return int(k)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import UnsupportedNetworkError
 from hardmax.exact.rationals import ExactArray, as_exact, grain
 
 Integers = NDArray[np.int64]
@@ -228,12 +229,26 @@ class SparseMatrix:
     def dense(self) -> ExactArray:
         """The matrix with its zeros."""
         floats = np.zeros(self.shape)
-        floats[self.rows, self.columns] = self.values.astype(np.float64)
+        floats[self.rows, self.columns] = as_floats(self.values)
         if self.values.dtype != object:
             return ExactArray(floats + 0.0)
         exact = np.full(self.shape, Fraction(0), dtype=object)
         exact[self.rows, self.columns] = self.values
         return ExactArray(floats, exact)
+
+
+def as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Exact numbers, each rounded.
+
+    Raises
+    ------
+    UnsupportedNetworkError
+        When one of them is no float: a network has float weights.
+    """
+    try:
+        return values.astype(np.float64)
+    except OverflowError:
+        raise UnsupportedNetworkError(["weights that are beyond all floats once they are joined"]) from None
 
 
 def stacked(matrices: Sequence[SparseMatrix]) -> SparseMatrix:
@@ -268,7 +283,7 @@ def _sums(values: Numbers, first: Integers) -> Numbers:
     if values.dtype != object:
         size = np.abs(values).sum()
         # multiples of one power of two whose sums have at most 53 bits
-        if size < 2.0**1000 and size <= np.ldexp(1.0, 53 + grain(values)):
+        if size < 2.0**1000 and size <= np.ldexp(1.0, min(53 + grain(values), 1000)):
             return np.asarray(np.add.reduceat(values, first))
     return np.asarray(np.add.reduceat(fractions(values), first), dtype=object)
 

@@ -45,6 +45,7 @@ from hardmax.networks.reading.forms import (
 
 MOST_NUMBERS = 2**24  # of one dense array of a block: 134 MB, a matrix of 4,096 x 4,096
 MOST_IN_ALL = 2**26  # of all blocks together: 537 MB
+_MOST_LEVELS = 5_000  # layers; what each needs is compared with all behind it
 _MOST_PRODUCTS = 2**22  # while forms are multiplied out
 _MOST_FRACTIONS = 2**16  # products that are no floats: more are kept as factors
 
@@ -336,8 +337,13 @@ def lowered(nodes: Sequence[Node], output: int) -> tuple[Block, ...]:
 
 def _stages(steps: list[_Step]) -> Iterator[list[_Step]]:
     """Steps that one block can take: all units of a level, all maxima, or one block."""
-    for level in sorted({step.level for step in steps if step.operation is not None}):
-        here = [step for step in steps if step.level == level and step.operation is not None]
+    levels: dict[int, list[_Step]] = {}
+    for step in steps:
+        if step.operation is not None:
+            levels.setdefault(step.level, []).append(step)
+    if len(levels) > _MOST_LEVELS:
+        raise UnsupportedNetworkError([f"more than {_MOST_LEVELS:,} layers, one behind the other"])
+    for _, here in sorted(levels.items()):
         for kind in (Units, Maxima):
             if together := [step for step in here if isinstance(step.operation, kind)]:
                 yield together
@@ -396,8 +402,11 @@ class _Chain:
         """Write the blocks of a stage, or of affine maps only; stage ``following`` comes next."""
         self._known[made] = True
         direct = bool(stage) and self._has(self._reads[following])
-        ready = [step for step in self._waiting if self._has(step.forms)]
-        self._waiting = [step for step in self._waiting if step not in ready]
+        ready: list[_Step] = []
+        waiting: list[_Step] = []
+        for step in self._waiting:
+            (ready if self._has(step.forms) else waiting).append(step)
+        self._waiting = waiting
         for step in ready:
             self._known[step.start : step.stop] = True
         later = self._used([*self._reads[following + 1 :], *(step.forms for step in self._waiting)])

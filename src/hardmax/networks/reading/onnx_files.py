@@ -26,7 +26,7 @@ from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, Uns
 from hardmax.networks.blocks import Block
 from hardmax.networks.reading.graph import Graph, Tensor
 from hardmax.networks.reading.onnx_operators import OPERATORS, Call, Refused, Sizes, Value
-from hardmax.untrusted import check_plain
+from hardmax.untrusted import plain_bytes
 
 _MOST_BYTES = 2**28  # of a file together with those beside it: 268 MB
 _MOST_NODES = 100_000
@@ -73,13 +73,11 @@ def _parsed(onnx: Any, file: Path) -> Any:
         raise IsADirectoryError(f"cannot read {file}: it is a folder.")
     if not file.exists():
         raise FileNotFoundError(f"cannot read {file}: there is no such file.")
-    check_plain(file)
-    if (size := file.stat().st_size) > _MOST_BYTES:
-        raise FileFormatError(f"{file} must have at most {_MOST_BYTES:,} bytes, but has {size:,}.")
+    content = plain_bytes(file, most=_MOST_BYTES)
     from google.protobuf.message import DecodeError
 
     try:
-        model = onnx.ModelProto.FromString(file.read_bytes())
+        model = onnx.ModelProto.FromString(content)
     except (DecodeError, RecursionError, UnicodeDecodeError):
         raise FileFormatError(f"{file} must be an ONNX file, but is damaged or something else.") from None
     if any(isinstance(word, bytes) for word in _words(model)):  # what is no UTF-8 comes back as bytes
@@ -311,7 +309,7 @@ class _Walk:
         shape = tuple(tensor.dims)
         if min(shape, default=0) < 0:
             raise Refused(f"must have a shape, but has {_shown(shape)}")
-        self._sizes.charge(shape)
+        self._sizes.charge([max(size, 1) for size in shape])  # numpy minds the others where one is 0
         width = self._onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
         if tensor.data_location == self._onnx.TensorProto.EXTERNAL:
             self._bring_in(tensor, prod(shape) * width)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exact.rationals import nearest_float
 from hardmax.networks.reading.forms import Numbers, SparseMatrix, fractions, numbers_of
 from hardmax.networks.reading.graph import Graph, Shape, Tensor
 from hardmax.networks.reading.normalisation import batch_norm
@@ -386,6 +387,13 @@ _WHOLE = {
 }
 
 
+def _rounded(known: NDArray[Any]) -> NDArray[np.float64]:
+    """The next floats; infinities beyond them."""
+    if known.dtype != object:
+        return known.astype(np.float64)
+    return np.array([nearest_float(value) for value in known.flat], dtype=np.float64).reshape(known.shape)
+
+
 def _cast(call: Call) -> list[Value]:
     """Floats of the input stay what they are, as everywhere without rounding; constants are rounded."""
     value, to = call.given(0), int(call.attributes["to"])
@@ -398,7 +406,7 @@ def _cast(call: Call) -> list[Value]:
         return [value]
     if to in _CASTS and to != 16:
         with np.errstate(over="ignore"):
-            return [known.astype(np.float64).astype(_CASTS[to]).astype(np.float64)]
+            return [_rounded(known).astype(_CASTS[to]).astype(np.float64)]
     if to == 16:
         raise Refused("casts a constant to bfloat16")
     if known.dtype.kind in "fO" and not bool(np.all(np.abs(known) < 2.0**31)):

@@ -14,7 +14,7 @@ number of cells, connected ones, is what remains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise
@@ -29,8 +29,10 @@ from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import as_exact, rational
 from hardmax.fields import check_shapes
 from hardmax.geometry.domains import Box
+from hardmax.limits import Clock, look
 from hardmax.networks.network import Network
 from hardmax.networks.reading.sources import NetworkLike, as_network
+from hardmax.progress import watched
 from hardmax.regions.enclosures.normed_routing import normed_head, normed_scores
 from hardmax.regions.enclosures.trace import CertifiedTrace, certified_trace
 from hardmax.results import Result
@@ -111,7 +113,13 @@ class _NotProven(Exception):
     """Why a count is not proven."""
 
 
-def normed_diagram(network: NetworkLike, domain: Box) -> NormedDiagram:
+def normed_diagram(
+    network: NetworkLike,
+    domain: Box,
+    *,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
+) -> NormedDiagram:
     """The cells of the first routing behind a norm, in a box of the plane, counted where that is proven.
 
     Parameters
@@ -120,6 +128,11 @@ def normed_diagram(network: NetworkLike, domain: Box) -> NormedDiagram:
         With two inputs, that begins with a norm and attention, after affine blocks at most
         (``network.restrict`` cuts a plane out of a larger one). What follows is ignored.
     domain : Box
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being computed, in words,
+        and the seconds since it began.
 
     Returns
     -------
@@ -148,18 +161,20 @@ def normed_diagram(network: NetworkLike, domain: Box) -> NormedDiagram:
             f"normed_diagram needs two inputs and a Box of the plane, but the network takes {network.d}; "
             "try network.restrict(origin, directions) with two directions."
         )
+    clock = Clock(time_limit, "sweep over the box")
     first = network.truncate(len(found[0]) + 2)
     n_cells, reason, sweep = None, "", None
     before = flint.ctx.prec
     try:
         flint.ctx.prec = _BITS
-        for slant in _SLANTS:
-            sweep = _Sweep(first, found, domain, slant)
-            try:
-                n_cells, reason = sweep.count(), ""
-                break
-            except _NotProven as problem:
-                reason = str(problem)
+        with watched(progress, clock):
+            for slant in _SLANTS:
+                sweep = _Sweep(first, found, domain, slant)
+                try:
+                    n_cells, reason = sweep.count(), ""
+                    break
+                except _NotProven as problem:
+                    reason = str(problem)
     finally:
         flint.ctx.prec = before
     assert sweep is not None
@@ -237,6 +252,7 @@ class _Sweep:
     def _walls(self) -> list[_Wall]:
         walls = []
         for h, scores in enumerate(self.scores):
+            look()
             for i, j in combinations(scores, 2):
                 (a, c), (b, e) = scores[i], scores[j]
                 line = tuple(p - q for p, q in zip(a, b, strict=True))
@@ -312,6 +328,7 @@ class _Sweep:
         self._add(found, first, line, [first, second], vertex=True)
 
     def _add(self, found: list[_Point], wall: _Wall, line: Any, walls: list[_Wall], *, vertex: bool) -> None:
+        look()
         for x, y in self._on_line(wall, line):
             if self._outside(x, y) or self._idle(x, y, walls):
                 continue
@@ -383,6 +400,7 @@ class _Sweep:
         column: list[tuple[int, tuple[int, ...]]] = []
         for i, point in enumerate(points[:-1]):
             gap = _fraction(points[i + 1].place.lower()) - _fraction(point.place.upper())
+            look(f"{i:,} of {len(points):,} critical points")
             if i == 0:
                 first, _ = self._column(_fraction(point.place.upper()) + gap / 2)
                 column = [(new(), key) for key in first]

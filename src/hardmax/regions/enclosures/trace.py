@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax import limits
 from hardmax.errors import InvalidInputError
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.fields import check_finite, check_shapes
@@ -300,7 +301,7 @@ def isolated(
 
     ``report`` is called with the number of parts, the share of [0, 1] that is settled, and the seconds.
     """
-    begin = time.monotonic()
+    begin, time_limit = time.monotonic(), limits.left(time_limit)
 
     def late(n: int, left: float) -> bool:
         seconds = time.monotonic() - begin

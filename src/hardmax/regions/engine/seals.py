@@ -7,7 +7,8 @@ anywhere else. A checkpoint with another seal is refused.
 
 ``HARDMAX_CHECKPOINT_KEY`` gives another key, for machines that share checkpoints but no home folder, and
 ``HARDMAX_TRUST_CHECKPOINTS=1`` accepts checkpoints whatever their seal. Where no key can be kept, because
-there is no home folder or it cannot be written, seals are made without one and say no more than the digest.
+there is no home folder or it cannot be written, seals are made without one and say no more than the digest. A
+key that is there but damaged is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ import os
 import secrets
 from pathlib import Path
 
+from hardmax.errors import DamagedFileError, FileFormatError
+from hardmax.untrusted import plain_bytes
+
 _KEY_BYTES = 32
+_MADE_BY_ANOTHER = b"?"
 
 
 def seal_of(digest: str) -> str:
@@ -51,14 +56,28 @@ def _key() -> bytes:
         return b""
     for _ in range(2):  # another process may make it at the same moment
         try:
-            kept = path.read_bytes()
+            kept = plain_bytes(path, most=_KEY_BYTES)
         except FileNotFoundError:
             kept = _new_key(path)
+            if kept != _MADE_BY_ANOTHER:
+                return kept
+        except (IsADirectoryError, FileFormatError) as error:
+            raise _no_key(path) from error
         except OSError:
             return b""
-        if len(kept) == _KEY_BYTES:
+        else:
+            if len(kept) < _KEY_BYTES:
+                raise _no_key(path)
             return kept
     return b""
+
+
+def _no_key(path: Path) -> DamagedFileError:
+    """Without a key any seal could be forged: a damaged one must not count as none."""
+    return DamagedFileError(
+        f"{path} must hold the {_KEY_BYTES} bytes of the key that seals checkpoints, but does not; remove "
+        "it, and the checkpoints that it has sealed."
+    )
 
 
 def _new_key(path: Path) -> bytes:
@@ -75,7 +94,7 @@ def _new_key(path: Path) -> bytes:
         finally:
             os.unlink(draft)
     except FileExistsError:
-        return b"?"  # read what it wrote
+        return _MADE_BY_ANOTHER  # to be read
     except OSError:
         return b""
     return key

@@ -510,6 +510,7 @@ class Checkpoint:
         if not self.path.exists():
             if not self.path.absolute().parent.is_dir():
                 raise FileNotFoundError(f"cannot write {self.path}: its folder does not exist.")
+            seal_of("")  # a damaged key is noticed before there is something to lose
             return None
         state = self._read(self.path, "Enumeration")
         self.extra = state["extra"]

@@ -25,13 +25,14 @@ from typing import Any
 from joblib.externals.loky import get_reusable_executor
 from joblib.parallel import LokyBackend, MultiprocessingBackend, get_active_backend
 
-from hardmax.errors import HardmaxError, InvalidInputError
+from hardmax.errors import HardmaxError, InvalidInputError, written
 from hardmax.progress import Progress
 from hardmax.regions.engine.question import Question
 from hardmax.regions.engine.stack_machine import State
 from hardmax.regions.engine.tasks import Checkpoint, Outcome, Schedule, Task, cut_task, snapshot
 from hardmax.regions.maps.merging import Fingerprints
 
+_MOST_JOBS = 10_000
 _SLICE = 0.05  # seconds between two looks at the clock
 BUNDLE = 64  # tasks in a message to a worker of a cluster, at most
 AHEAD = 2  # messages per worker that are under way: one waits while one is processed
@@ -537,3 +538,7 @@ def check_jobs(n_jobs: int | None) -> None:
     """Refuse what joblib would not understand."""
     if n_jobs is not None and n_jobs == 0:
         raise InvalidInputError("n_jobs must not be 0; try 1, or -1 for every core.")
+    if n_jobs is not None and abs(n_jobs) > _MOST_JOBS:
+        raise InvalidInputError(
+            f"n_jobs must be at most {_MOST_JOBS:,}, but was {written(n_jobs)}; try -1 for every core."
+        )

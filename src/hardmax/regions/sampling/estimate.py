@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInputError
+from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInputError, written
 from hardmax.fields import check_range, check_shapes
 from hardmax.geometry.domains import Box, Domain, Polytope
 from hardmax.limits import Clock
@@ -279,7 +279,7 @@ def estimate_cells(
 
     def hashed(size: int, stream: np.random.Generator) -> tuple[Floats, NDArray[np.uint64]]:
         points = source.draw(size, stream)
-        if time_limit is None:
+        if not clock.limited:
             return points, hasher.hashes(points)
         hashes = _until(clock, hasher, points)
         return points[: len(hashes)], hashes
@@ -343,9 +343,9 @@ def _check(network: Network, domain: Domain, n_samples: int, max_signatures: int
         )
     for name, value in (("n_samples", n_samples), ("max_signatures", max_signatures)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise InvalidInputError(f"{name} must be a whole number of at least 1, but was {value!r}.")
+            raise InvalidInputError(f"{name} must be a whole number of at least 1, but was {written(value)}.")
         if value > MOST_POINTS:
             raise InvalidInputError(
-                f"{name} must be at most {MOST_POINTS:,}, which take years, but was {value!r}."
+                f"{name} must be at most {MOST_POINTS:,}, which take years, but was {written(value)}."
             )
     check_jobs(n_jobs)

@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInputError
+from hardmax.errors import DamagedFileError, DimensionMismatchError, InvalidInputError, written
 from hardmax.exact.arithmetic import fractions_of
 from hardmax.exact.rationals import ExactArray, as_exact
 from hardmax.geometry.domains import Box
-from hardmax.limits import Clock
+from hardmax.limits import Clock, left
 from hardmax.networks.heads.key_sets import Listed, listed_in_file
 from hardmax.networks.layers import AffineLayer, Layer, layers_of
 from hardmax.networks.network import Network
@@ -98,7 +98,7 @@ def trace_segment(
     >>> trace.signatures.routings[0]
     array([9, 4, 9, 6, 5, 7, 8, 3], dtype=int32)
     """
-    _check_limits(arithmetic, max_pieces, time_limit)
+    time_limit = _checked_limits(arithmetic, max_pieces, time_limit)
     network = as_network_or_transformer(network)
     if isinstance(network, Transformer):
         if arithmetic != "certified":
@@ -402,14 +402,15 @@ def _checked(network: Network, start: ArrayLike, end: ArrayLike) -> tuple[ExactA
     return first, last
 
 
-def _check_limits(arithmetic: str, max_pieces: int | None, time_limit: float | None) -> None:
+def _checked_limits(arithmetic: str, max_pieces: int | None, time_limit: float | None) -> float | None:
+    """The seconds that there are."""
     if arithmetic not in _ARITHMETICS:
         raise InvalidInputError(
             f"arithmetic must be one of {', '.join(_ARITHMETICS)}, but was {arithmetic!r}."
         )
     if max_pieces is not None and max_pieces < 1:
-        raise InvalidInputError(f"max_pieces must be at least 1, but was {max_pieces}.")
-    Clock(time_limit)  # refuses what is no limit
+        raise InvalidInputError(f"max_pieces must be at least 1, but was {written(max_pieces)}.")
+    return left(Clock(time_limit).time_limit)
 
 
 def _way(start: ExactArray, end: ExactArray) -> AffineLayer:

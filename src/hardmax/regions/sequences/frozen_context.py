@@ -8,6 +8,7 @@ where they read different tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,11 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import DimensionMismatchError, InvalidInputError
 from hardmax.exact.rationals import as_exact
+from hardmax.limits import Clock
 from hardmax.networks.attention import Attention
 from hardmax.networks.blocks import Affine
 from hardmax.networks.network import Network
 from hardmax.networks.self_attention import SelfAttention
 from hardmax.networks.transformer import Positions, Transformer
+from hardmax.progress import watched
 from hardmax.regions.segment.trace import trace_segment
 from hardmax.results import Result
 
@@ -187,6 +190,8 @@ def frozen_context_effect(
     end: ArrayLike,
     *,
     follow: int | None = None,
+    time_limit: float | None = None,
+    progress: bool | Callable[[str, float], object] | None = None,
 ) -> FrozenContextEffect:
     """Move one token from where it stands in a sequence to ``end``, with frozen and with moving keys.
 
@@ -202,6 +207,11 @@ def frozen_context_effect(
     follow : int, optional
         The token whose heads are compared, the one that moves when left out. With frozen keys any other
         token sees nothing of the movement: one piece.
+    time_limit : float, optional
+        Seconds after which it is given up.
+    progress : bool or callable, optional
+        ``True`` shows a bar on standard error; a function is called with what is being computed, in words,
+        and the seconds since it began.
 
     Examples
     --------
@@ -221,12 +231,13 @@ def frozen_context_effect(
     own = Transformer(transformer.blocks, (followed,), transformer.description)
     whole = np.array(first.numbers, dtype=object)
     whole[token] = last.numbers
-    moving = trace_segment(own, first.numbers, as_exact(whole, "end", ndim=2).numbers)
+    with watched(progress, Clock(time_limit, "trace the segment twice")):
+        moving = trace_segment(own, first.numbers, as_exact(whole, "end", ndim=2).numbers)
+        still = trace_segment(net, first.take(token).numbers, last.numbers) if followed == token else None
     routings, relu = moving.routings[:, :, followed], moving.relu[:, :, followed]
     changes = (np.diff(routings, axis=0) != 0).any(axis=1) | (relu[1:] != relu[:-1]).any(axis=1)
-    if followed == token:
-        frozen = trace_segment(net, first.take(token).numbers, last.numbers)
-        breaks, read = frozen.breakpoints, frozen.signatures.routings
+    if still is not None:
+        breaks, read = still.breakpoints, still.signatures.routings
     else:
         breaks, read = np.zeros(0), net.signature(first.floats[followed]).routings
     places = np.unique(np.concatenate([[0.0, 1.0], moving.breakpoints, breaks]))

@@ -40,13 +40,15 @@ from typing import Any
 from joblib.externals.loky import ProcessPoolExecutor
 from joblib.parallel import get_active_backend
 
-from hardmax.errors import HardmaxError, IncompleteError, InvalidInputError, MissingExtraError
+from hardmax.errors import HardmaxError, IncompleteError, InvalidInputError, MissingExtraError, written
+from hardmax.limits import Clock
 from hardmax.progress import shown
 from hardmax.training.studies.overview import Pace, StudyProgress, progress_of
 from hardmax.training.studies.runners import RUNNERS, Run, perform, prepare_process, share_of
 from hardmax.training.studies.store import DriverState, RunRecord, RunStore
 from hardmax.training.studies.study import Study, StudyJob, planned
 
+_MOST_JOBS = 10_000
 _POLL = 1.0  # seconds between two looks at jobs that other drivers run
 _REPORT_EVERY = 0.5  # seconds between two reports of progress
 _RETRY = 1.0  # seconds between two attempts to write to a full disk
@@ -67,6 +69,7 @@ def run_study(
     dask: str | None = None,
     runner: str | None = None,
     retry_failed: bool = False,
+    time_limit: float | None = None,
     progress: Callable[[StudyProgress], object] | bool | None = None,
     disk_full_timeout: float = 60.0,
 ) -> StudyProgress:
@@ -89,6 +92,8 @@ def run_study(
         not decide which code is run.
     retry_failed : bool
         Run failed jobs again, too.
+    time_limit : float, optional
+        Seconds after which jobs that are running are stopped; they are run again when the study goes on.
     progress : bool or callable, optional
         ``True`` shows a bar; a function is called with a :class:`StudyProgress` every now and then.
     disk_full_timeout : float
@@ -106,7 +111,8 @@ def run_study(
     FileFormatError
         When the store is damaged, or of a newer hardmax.
     IncompleteError
-        When the disk stays full, or the cluster is gone. Everything that was finished is kept.
+        When the time is over, the disk stays full, or the cluster is gone. Everything that was finished is
+        kept.
 
     Examples
     --------
@@ -120,6 +126,7 @@ def run_study(
     >>> RunStore(folder).result(study.jobs[1].key)
     <CellCount: ... cells, complete, exact>
     """
+    clock = Clock(time_limit, "run all jobs")
     if study is None:
         _check_trust(folder, runner)
     try:
@@ -134,7 +141,8 @@ def run_study(
             stack.callback(store.remove_driver, name)
             pool = pool_for(n_jobs, dask)
             stack.callback(pool.close)  # first of all: then nothing runs here any more
-            Driver(name, store, pool, shares, report, disk_full_timeout, recovered, Counter(attempts)).run()
+            counts = recovered, Counter(attempts)
+            Driver(name, store, pool, shares, report, disk_full_timeout, *counts).run(clock)
         return progress_of(store, recovered=recovered)
     except OSError as error:
         if error.errno not in _DISK_FULL:
@@ -199,10 +207,13 @@ class Driver:
         """The most costly ones first."""
         return sorted(jobs, key=lambda job: -job.cost)
 
-    def run(self) -> None:
-        """Run jobs until none is left, here or anywhere."""
+    def run(self, clock: Clock) -> None:
+        """Run jobs until none is left, here or anywhere, or the time is over."""
         while True:
             self._write_results()
+            if clock.over:
+                state = progress_of(self.store)
+                clock.check(f"{state.finished} of {state.total} jobs, which are kept")
             self._submit()
             if not (self._running or self._unwritten or self._queue):
                 self._queue.extend(self._by_cost(self.store.read_jobs()))  # others may have added some
@@ -397,8 +408,10 @@ class Pool:
 
 def pool_for(n_jobs: int | None, dask: str | None) -> Pool:
     """The pool for so many jobs at a time, on the cluster with this address, or as joblib is configured."""
-    if n_jobs is not None and (n_jobs == 0 or n_jobs < -1):
-        raise InvalidInputError(f"n_jobs must be a positive number, or -1 for every core, but was {n_jobs}.")
+    if n_jobs is not None and (n_jobs == 0 or not -1 <= n_jobs <= _MOST_JOBS):
+        raise InvalidInputError(
+            f"n_jobs must be a positive number, or -1 for every core, but was {written(n_jobs)}."
+        )
     if dask is not None:
         return _Cluster(_connected(dask), dask, most=None if n_jobs == -1 else n_jobs, own=True)
     backend, configured = get_active_backend()

@@ -38,7 +38,7 @@ from hardmax.fields import check_types
 from hardmax.results import restored
 from hardmax.storage import written_whole
 from hardmax.training.studies.study import Study, StudyJob
-from hardmax.untrusted import ZIP_ERRORS, parsed_json, said_plainly
+from hardmax.untrusted import ZIP_ERRORS, check_plain, parsed_json, plain_bytes, said_plainly
 from hardmax.versions import installed_versions
 
 SCHEMA = 1
@@ -49,6 +49,7 @@ STATES = ("waiting", "running", "finished", "failed")
 _STUDY = "study.json"
 _FOLDERS = ("jobs", "results", "failed", "drivers")
 _STALE = 60.0  # seconds after which a driver that has not written its file counts as gone
+_LONGEST_RUN = 2**30  # bytes of the file of a finished run
 _LONGEST = 65_535  # bytes in the comment of a zip archive
 _DAMAGE = (*ZIP_ERRORS, LookupError, TypeError, AttributeError, NotImplementedError, MemoryError)
 
@@ -248,7 +249,7 @@ class RunStore:
     def failure(self, key: str) -> tuple[str, int] | None:
         """Why a job failed and how often it was started; ``None`` if it has not failed."""
         with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
-            stated = parsed_json((self.folder / "failed" / f"{key}.json").read_bytes(), key)
+            stated = parsed_json(plain_bytes(self.folder / "failed" / f"{key}.json"), key)
             return str(stated["error"]), int(stated["attempts"])
         return None
 
@@ -289,7 +290,7 @@ class RunStore:
     def _all_drivers(self) -> Iterator[DriverState]:
         for path in sorted((self.folder / "drivers").glob("*.json")):
             with suppress(OSError, ValueError, TypeError, AttributeError):
-                stated = parsed_json(path.read_bytes(), str(path))
+                stated = parsed_json(plain_bytes(path), str(path))
                 check_types(DriverState, stated)
                 yield DriverState(path.stem, **stated)
 
@@ -344,7 +345,7 @@ def is_store(folder: str | Path) -> bool:
 
 def _read_description(path: Path) -> tuple[str, str]:
     try:
-        stated = parsed_json(path.read_bytes(), str(path))
+        stated = parsed_json(plain_bytes(path), str(path))
         schema, name, runner = int(stated["schema"]), str(stated["study"]), str(stated["runner"])
     except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise DamagedFileError(f"{path} must describe a study, but is damaged.") from error
@@ -365,7 +366,7 @@ def _write_jobs(folder: Path, jobs: list[StudyJob]) -> None:
 
 
 def _read_jobs(path: Path) -> list[StudyJob]:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = plain_bytes(path).decode(errors="replace")
     if not path.stem.endswith(f"-{_digest(text)}"):
         raise DamagedFileError(f"{path} is not the file that was written; add the jobs of the study again.")
     with said_plainly(f"{path} must list the jobs of a study, but does not"):
@@ -406,6 +407,8 @@ def _is_process(pid: int) -> bool:
         return True
     try:
         os.kill(pid, 0)
+    except OverflowError:  # no process has such a number
+        return False
     except OSError as error:
         return not isinstance(error, ProcessLookupError)
     return True
@@ -461,6 +464,7 @@ def run_file(content: bytes, record: RunRecord) -> bytes:
 def read_record(path: Path) -> RunRecord | None:
     """The record of a run file, or ``None`` where there is none that can be read; the rest is not checked."""
     try:
+        check_plain(path)
         with zipfile.ZipFile(path) as archive:
             return _record(archive.comment, path)
     except _DAMAGE:
@@ -480,7 +484,7 @@ def read_result(path: Path) -> Any:
 
 def checked_content(path: Path) -> bytes:
     """The npz file without its record, after a check of both; see :func:`read_result`."""
-    data = path.read_bytes()
+    data = plain_bytes(path, most=_LONGEST_RUN)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             comment = archive.comment

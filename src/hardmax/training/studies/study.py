@@ -22,7 +22,7 @@ from hardmax.errors import FileFormatError, HardmaxError, InvalidInputError
 from hardmax.storage import written_whole
 from hardmax.training.data import canonical
 from hardmax.training.studies.runners import RUNNERS, check_runner_name, imported
-from hardmax.untrusted import parsed_json
+from hardmax.untrusted import parsed_json, plain_bytes
 
 _MOST_JOBS = 1_000_000
 
@@ -174,7 +174,7 @@ def read_study(path: str | Path) -> Study:
     ['{"n":2}', '{"n":3}']
     """
     path = Path(path)
-    stated = parsed_json(path.read_bytes(), str(path))
+    stated = parsed_json(plain_bytes(path), str(path))
     if not isinstance(stated, dict) or not isinstance(stated.get("study"), str):
         raise FileFormatError(f'{path} must be a JSON object with the name of a study under "study".')
     foreign = stated.keys() - {"study", "runner", "job", "vary", "jobs"}
