@@ -850,6 +850,14 @@ FORGERIES |= {  # instances outside the hypotheses, and numbers written in odd w
         w_out=[1],
         points=[[0, 1], [1, 1]],
     ),
+    "an encoder of next to one of two numbers": instance(
+        "infoflow.t3.supnorm",
+        {"signs": [-1, 1], "side": 1},
+        w_in=[[1, "1/1000000"]],
+        b_in=["-1/2"],
+        w_out=[1],
+        points=[[0, 1], [1, 1]],
+    ),
     "a sweep that ends below the number of maxima": data("infoflow.6-a", largest=4),
     "exponents that are negative": instance(
         "infoflow.t2.exponents",
