@@ -421,3 +421,25 @@ def test_broken_files_are_read_or_refused(part, tmp_path):
             words = str(error)
         assert words, kind
         assert "\n" not in words, kind
+
+
+def file_of(path, nodes, constants=()):
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2]) for name in "xy"]
+    made = [helper.make_node(operator, inputs, [output]) for operator, inputs, output in nodes]
+    graph = helper.make_graph(made, "g", ends[:1], ends[1:], list(constants))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_onnx_files_that_grow_without_end(tmp_path):
+    empty = TensorProto(name="w", data_type=1, dims=[0, 2**60])
+    doubled = [("Add", ["x", "x"], "c0"), *(("Add", [f"c{i}"] * 2, f"c{i + 1}") for i in range(1500))]
+    deep = [("Relu", ["x"], "c0"), *(("Relu", [f"c{i}"], f"c{i + 1}") for i in range(5100))]
+    for nodes, constants, problem in (
+        ([("MatMul", ["x", "w"], "y")], [empty], "too large to be read"),
+        ([*doubled, ("Identity", ["c1500"], "y")], [], "beyond all floats"),
+        ([*deep, ("Identity", ["c5100"], "y")], [], "more than 5,000 layers"),
+    ):
+        with pytest.raises(UnsupportedNetworkError, match=problem):
+            hm.Network.from_onnx(file_of(tmp_path / "m.onnx", nodes, constants))
