@@ -72,7 +72,7 @@ TESTS = {
         f"{REGIONS}/test_signs.py",
         f"{ORACLES}/test_structured_properties.py",
     ],
-    "ties": [f"{REGIONS}/test_tied_keys.py", "-k", "denominators and (-2] or two_heads)"],
+    "ties": [f"{REGIONS}/test_tied_keys.py", "-k", "denominators and (-2] or several_heads)"],
     "search": [f"{REGIONS}/test_search_programs.py", "-k", "prime or prove or exact_up or taken_for_equal"],
     "whole": [f"{REGIONS}/test_tied_keys.py", "-k", "whole_numbers"],
     "engines": [

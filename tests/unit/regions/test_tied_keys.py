@@ -222,18 +222,19 @@ def test_keys_that_all_agree_win_together():
 
 
 SHARE = 4099  # prime; keys that tie
-OTHER = 4093  # prime; those of a second head
+OTHERS = 4093, 4091  # primes; those of more heads
 
 
 def gap_behind_means(d, count, shift, shares):
     """A unit that is a gap everywhere: a product of primes over 2^shift and over the numbers of tied keys.
     Floats do not see it, because a large number cancels."""
     large, numerator = 2**30, prod(islice(primes_below(residue_kernels.TOP), count))
-    parts = [numerator]
-    if len(shares) == 2:  # numerator / (a b) = x / a + y / b
-        a, b = shares
-        first = numerator * pow(b, -1, a) % a
-        parts = [first, (numerator - b * first) // a]
+    parts, rest = [], numerator
+    for i, a in enumerate(shares[:-1]):  # rest / (a b) = x / a + y / b, where b is the product of the others
+        b = prod(shares[i + 1 :])
+        parts.append(rest * pow(b, -1, a) % a)
+        rest = (rest - b * parts[-1]) // a
+    parts.append(rest)
     lift, n = np.eye(d + 1, d), max(shares)
     scores = np.zeros((len(shares), n, d + 1))
     scores[:, 1:, d] = 1.0  # of a coordinate that is zero everywhere
@@ -253,7 +254,8 @@ def gap_behind_means(d, count, shift, shares):
 def mistakes(d, count, shares=(SHARE,)):
     """For how many shifts the unit is called off, which is on."""
     wrong = 0
-    for shift in range(24 * count, 24 * count + 40):
+    first = 24 * count - 12 * (len(shares) - 1)  # before it, floats see the gap
+    for shift in range(first, first + 40):
         machine = machine_of(gap_behind_means(d, count, shift, shares), d, store=True)
         machine.ladder.counts[MISSING] = 24 * count + 24
         assert machine.ladder.grow()  # before double-double is asked
@@ -269,8 +271,8 @@ def test_the_number_of_tied_keys_counts_in_denominators(d, count):
     assert mistakes(d, count) == 0
 
 
-def test_the_numbers_of_keys_that_tie_in_two_heads_multiply_in_denominators():
-    assert mistakes(2, residue_kernels.LANES, (SHARE, OTHER)) == 0
+def test_the_numbers_of_keys_that_tie_in_several_heads_multiply_in_denominators():
+    assert mistakes(2, residue_kernels.LANES, (SHARE, *OTHERS)) == 0
 
 
 @pytest.mark.parametrize("forgotten", [log2(SHARE), residue_kernels.BITS])
